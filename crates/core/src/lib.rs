@@ -1,0 +1,63 @@
+//! The core of Snowmint: what an ID is, and when one may be minted.
+//!
+//! An ID is 64 bits. Time and sequence together form the **cursor**, one integer that only grows; region and worker
+//! form the **node**; the [`Layout`] says where the bits of each lie. A [`Generator`] holds the next cursor and
+//! nothing else, and every rule of the system is a bound on the **tick** of what it issues next: the clock (plus a
+//! lead), the **ceiling** of its lease, the durable **high-water mark**, the layout's end. What a bound forbids is a
+//! [`Refusal`], which names the bound and how long to wait.
+//!
+//! ```
+//! use core::num::NonZeroU32;
+//! use snowmint_core::{Bounds, Generator, Grant, Layout, Policy};
+//!
+//! // A lease would grant the node and its floor; here nobody else mints.
+//! let layout = Layout::SNOWMINT;
+//! let grant = Grant::new(layout.node(0, 1)?, 1, 0);
+//! let mut generator = Generator::new(layout, grant, Policy::CLASSIC)?;
+//!
+//! let now_ms = 1_750_000_000_000; // The caller reads the clock.
+//! let run = generator.mint(now_ms, &Bounds::OPEN, NonZeroU32::new(3).unwrap())?;
+//! let ids: Vec<u64> = run.map(u64::from).collect();
+//! assert_eq!(ids[1], ids[0] + 1);
+//! assert_eq!(layout.decode(ids[2].into()).worker, 1);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What is not here
+//!
+//! No clock is read, nobody sleeps, nothing is allocated, no thread is started: time and bounds are arguments. There
+//! is no dependency and no `unsafe`. Leases are made in `snowmint-lease`, whose grants are what a generator takes.
+//!
+//! # Words
+//!
+//! | word | meaning |
+//! |---|---|
+//! | tick | the layout's unit of time, counted from its epoch |
+//! | sequence | counts within a tick |
+//! | cursor | `(tick << sequence bits) \| sequence` |
+//! | node | region and worker |
+//! | grant | the right to mint for one node, above a floor |
+//! | run | IDs of one tick: first, stride, count |
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+extern crate std;
+
+mod generator;
+mod id;
+mod layout;
+mod policy;
+mod refusal;
+
+#[cfg(target_has_atomic = "64")]
+pub use generator::AtomicGenerator;
+pub use generator::{Bounds, CursorCell, Generator, Grant, ObserveError, SharedGenerator};
+pub use id::{Id, Node, Run};
+pub use layout::{FIELDS_MAX, Field, FieldError, ID_BITS, Layout, LayoutError, NS_PER_MS, Parts, Role};
+pub use policy::{
+    CLOCK_ERROR_MS_MAX_DEFAULT, ConfigError, HYBRID_LEAD_MS, MARK_WINDOW_MS_DEFAULT, POLICY_MS_MAX, Policy,
+    PolicyError, WAIT_MS_MAX_DEFAULT,
+};
+pub use refusal::{Refusal, Wait};
