@@ -45,7 +45,8 @@ impl From<Id> for u64 {
     }
 }
 
-/// A node code: which worker of which region mints. Made by [`crate::Layout::node`], which checks both.
+/// A node code: which worker of which region mints. [`crate::Layout::node`] makes one that fits a layout; whatever
+/// takes one checks it against its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Node {
     pub(crate) region: u32,
@@ -53,6 +54,11 @@ pub struct Node {
 }
 
 impl Node {
+    /// A node as it comes over a boundary, not yet checked against any layout.
+    pub const fn new(region: u32, worker: u32) -> Self {
+        Self { region, worker }
+    }
+
     /// The region.
     pub const fn region(self) -> u32 {
         self.region
@@ -67,16 +73,16 @@ impl Node {
 /// A run of IDs of one tick: `first`, `first + stride`, … `count` of them.
 ///
 /// Thousands of IDs cross any boundary as these three numbers. What a holder does not use is a gap; gaps are
-/// allowed, and nothing hands the same IDs out again.
+/// allowed, and nothing hands the same IDs out again. Not `Clone`: two holders of one run would both use it.
 ///
 /// ```
 /// use core::num::NonZeroU32;
 /// use snowmint_core::{Id, Run};
 ///
 /// let run = Run::new(Id::new(10), 4, NonZeroU32::new(3).unwrap()).unwrap();
-/// assert!(run.eq([10, 14, 18].map(Id::new)));
+/// assert!(run.into_iter().eq([10, 14, 18].map(Id::new)));
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Run {
     first: Id,
     stride: u64,
@@ -103,7 +109,7 @@ impl Run {
         Self { first, stride, count }
     }
 
-    /// The next ID that the iterator would give; meaningless once [`Run::count`] is 0.
+    /// The first ID; meaningless once [`Run::count`] is 0.
     pub const fn first(&self) -> Id {
         self.first
     }
@@ -138,24 +144,45 @@ impl Run {
     }
 }
 
-impl Iterator for Run {
+impl IntoIterator for Run {
+    type Item = Id;
+    type IntoIter = RunIds;
+
+    fn into_iter(self) -> RunIds {
+        RunIds(self)
+    }
+}
+
+/// The IDs of a [`Run`], one after the other.
+#[derive(Debug)]
+pub struct RunIds(Run);
+
+impl RunIds {
+    /// What has not been given yet.
+    pub const fn rest(&self) -> &Run {
+        &self.0
+    }
+}
+
+impl Iterator for RunIds {
     type Item = Id;
 
     fn next(&mut self) -> Option<Id> {
-        if self.count == 0 {
+        if self.0.count == 0 {
             return None;
         }
-        let id = self.first;
-        self.first = Id::new(id.get().wrapping_add(self.stride));
-        self.count -= 1;
+        let id = self.0.first;
+        // Wraps only past the run's own last ID, where nothing is left to read it.
+        self.0.first = Id::new(id.get().wrapping_add(self.0.stride));
+        self.0.count -= 1;
         Some(id)
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let count = self.count as usize;
+        let count = self.0.count as usize;
         (count, Some(count))
     }
 }
 
-impl ExactSizeIterator for Run {}
-impl core::iter::FusedIterator for Run {}
+impl ExactSizeIterator for RunIds {}
+impl core::iter::FusedIterator for RunIds {}

@@ -89,10 +89,10 @@ impl Field {
     }
 
     /// A field under another name, as public schemes need. The name is 1 to 15 of `a-z`, `0-9` and `_`.
-    pub const fn named(role: Role, bits: u8, name: &str) -> Result<Self, LayoutError> {
+    pub const fn named(role: Role, bits: u8, name: &str) -> Result<Self, FieldNameError> {
         match Name::new(name) {
             Some(name) => Ok(Self { role, bits, name }),
-            None => Err(LayoutError::FieldName),
+            None => Err(FieldNameError),
         }
     }
 
@@ -401,9 +401,9 @@ impl Layout {
     }
 
     /// Whether this layout, whose generator would run at `now_ms` (Unix milliseconds), has begun.
-    pub const fn check_begun(&self, now_ms: u64) -> Result<(), LayoutError> {
+    pub const fn check_begun(&self, now_ms: u64) -> Result<(), NotBegunError> {
         if now_ms < self.epoch_unix_ms.saturating_add(self.tick_ms()) {
-            return Err(LayoutError::NotBegun { epoch_unix_ms: self.epoch_unix_ms, now_ms });
+            return Err(NotBegunError { epoch_unix_ms: self.epoch_unix_ms, now_ms });
         }
         Ok(())
     }
@@ -603,39 +603,41 @@ impl fmt::Display for Layout {
 /// Reads the canonical text back. What it accepts is exactly what [`fmt::Display`] writes, so that two texts are
 /// the same layout only if they are the same bytes.
 impl core::str::FromStr for Layout {
-    type Err = LayoutError;
+    type Err = LayoutTextError;
 
-    fn from_str(text: &str) -> Result<Self, LayoutError> {
+    fn from_str(text: &str) -> Result<Self, LayoutTextError> {
         let mut fields = [Field::new(Role::Reserved, 0); FIELDS_MAX];
         let mut len = 0;
         let mut words = text.split(' ');
         let epoch_unix_ms = loop {
-            let (key, value) = words.next().and_then(|word| word.split_once(':')).ok_or(LayoutError::Text)?;
+            let (key, value) =
+                words.next().and_then(|word| word.split_once(':')).ok_or(LayoutTextError::Text)?;
             if key == "epoch-ms" {
                 break number(value)?;
             }
-            let role = Role::from_name(key).ok_or(LayoutError::Text)?;
+            let role = Role::from_name(key).ok_or(LayoutTextError::Text)?;
             let (bits, name) = value.split_once('/').unwrap_or((value, role.name()));
-            let bits = u8::try_from(number(bits)?).map_err(|_| LayoutError::Text)?;
+            let bits = u8::try_from(number(bits)?).map_err(|_| LayoutTextError::Text)?;
             let count = len + 1;
-            *fields.get_mut(len).ok_or(LayoutError::FieldCount { count })? = Field::named(role, bits, name)?;
+            *fields.get_mut(len).ok_or(LayoutError::FieldCount { count })? =
+                Field::named(role, bits, name).map_err(|_| LayoutTextError::Text)?;
             len = count;
         };
         let tick_ns = match words.next().and_then(|word| word.split_once(':')) {
             Some(("tick-ns", value)) => number(value)?,
-            _ => return Err(LayoutError::Text),
+            _ => return Err(LayoutTextError::Text),
         };
         if words.next().is_some() {
-            return Err(LayoutError::Text);
+            return Err(LayoutTextError::Text);
         }
-        Self::for_decoding(fields.get(..len).unwrap_or_default(), epoch_unix_ms, tick_ns)
+        Ok(Self::for_decoding(fields.get(..len).unwrap_or_default(), epoch_unix_ms, tick_ns)?)
     }
 }
 
 /// A decimal number without sign or leading zeros.
-fn number(text: &str) -> Result<u64, LayoutError> {
+fn number(text: &str) -> Result<u64, LayoutTextError> {
     let plain = text == "0" || !text.starts_with(['0', '+']);
-    text.parse().ok().filter(|_| plain).ok_or(LayoutError::Text)
+    text.parse().ok().filter(|_| plain).ok_or(LayoutTextError::Text)
 }
 
 /// The parts of an ID under a layout. A part whose field the layout lacks is 0.
@@ -678,7 +680,6 @@ const fn preset(fields: &[Field]) -> Layout {
 
 /// Why a list of fields is not a layout. The fault is always that of whoever wrote the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum LayoutError {
     /// More than [`FIELDS_MAX`] fields.
     FieldCount {
@@ -692,8 +693,6 @@ pub enum LayoutError {
         /// Its width.
         bits: u32,
     },
-    /// A field's name is not 1 to 15 of `a-z`, `0-9` and `_`.
-    FieldName,
     /// The widths do not add up to 64.
     Bits {
         /// What they add up to.
@@ -723,15 +722,6 @@ pub enum LayoutError {
     },
     /// The last tick ends beyond what a 64-bit millisecond clock can show.
     EndsTooLate,
-    /// The epoch lies in the future (or the clock in the past): nothing can be minted yet.
-    NotBegun {
-        /// Tick 0 in Unix milliseconds.
-        epoch_unix_ms: u64,
-        /// The clock, in Unix milliseconds.
-        now_ms: u64,
-    },
-    /// Not the canonical text of a layout.
-    Text,
 }
 
 impl fmt::Display for LayoutError {
@@ -747,9 +737,6 @@ impl fmt::Display for LayoutError {
                     _ => 63,
                 };
                 write!(f, "the {} field is {bits} bits wide; give it 1 to {max} bits", role.name())
-            }
-            Self::FieldName => {
-                write!(f, "a field's name must be 1 to {NAME_BYTES_MAX} characters of a-z, 0-9 and _")
             }
             Self::Bits { bits } if bits < ID_BITS => write!(
                 f,
@@ -779,20 +766,74 @@ impl fmt::Display for LayoutError {
             Self::EndsTooLate => f.write_str(
                 "the last tick ends beyond any 64-bit millisecond clock; narrow the timestamp or shorten the tick",
             ),
-            Self::NotBegun { epoch_unix_ms, now_ms } => write!(
-                f,
-                "the layout's epoch {epoch_unix_ms} (Unix ms) is not yet past: the clock reads {now_ms}; choose an \
-                 epoch in the past, or set the clock right"
-            ),
-            Self::Text => f.write_str(
-                "not the canonical text of a layout, such as `reserved:1 timestamp:41 region:2 worker:8 sequence:12 \
-                 epoch-ms:1735689600000 tick-ns:1000000`",
-            ),
         }
     }
 }
 
 impl core::error::Error for LayoutError {}
+
+/// A field's name is not 1 to 15 of `a-z`, `0-9` and `_`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FieldNameError;
+
+impl fmt::Display for FieldNameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a field's name must be 1 to {NAME_BYTES_MAX} characters of a-z, 0-9 and _")
+    }
+}
+
+impl core::error::Error for FieldNameError {}
+
+/// The epoch lies in the future (or the clock in the past): nothing can be minted yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotBegunError {
+    /// Tick 0 in Unix milliseconds.
+    pub epoch_unix_ms: u64,
+    /// The clock, in Unix milliseconds.
+    pub now_ms: u64,
+}
+
+impl fmt::Display for NotBegunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { epoch_unix_ms, now_ms } = self;
+        write!(
+            f,
+            "the layout's epoch {epoch_unix_ms} (Unix ms) is not yet past: the clock reads {now_ms}; choose an epoch \
+             in the past, or set the clock right"
+        )
+    }
+}
+
+impl core::error::Error for NotBegunError {}
+
+/// Why a text is not a layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LayoutTextError {
+    /// Not the canonical text.
+    Text,
+    /// The text of something that is not a layout.
+    Layout(LayoutError),
+}
+
+impl fmt::Display for LayoutTextError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text => f.write_str(
+                "not the canonical text of a layout, such as `reserved:1 timestamp:41 region:2 worker:8 sequence:12 \
+                 epoch-ms:1735689600000 tick-ns:1000000`",
+            ),
+            Self::Layout(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for LayoutTextError {}
+
+impl From<LayoutError> for LayoutTextError {
+    fn from(error: LayoutError) -> Self {
+        Self::Layout(error)
+    }
+}
 
 /// A value does not fit its field. Nothing is ever masked to make it fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,7 +17,7 @@
 //!
 //! let now_ms = 1_750_000_000_000; // The caller reads the clock.
 //! let run = generator.mint(now_ms, &Bounds::OPEN, NonZeroU32::new(3).unwrap())?;
-//! let ids: Vec<u64> = run.map(u64::from).collect();
+//! let ids: Vec<u64> = run.into_iter().map(u64::from).collect();
 //! assert_eq!(ids[1], ids[0] + 1);
 //! assert_eq!(layout.decode(ids[2].into()).worker, 1);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -49,15 +49,20 @@ mod generator;
 mod id;
 mod layout;
 mod policy;
+mod ports;
 mod refusal;
 
 #[cfg(target_has_atomic = "64")]
 pub use generator::AtomicGenerator;
 pub use generator::{Bounds, CursorCell, Generator, Grant, ObserveError, SharedGenerator};
-pub use id::{Id, Node, Run};
-pub use layout::{FIELDS_MAX, Field, FieldError, ID_BITS, Layout, LayoutError, NS_PER_MS, Parts, Role};
+pub use id::{Id, Node, Run, RunIds};
+pub use layout::{
+    FIELDS_MAX, Field, FieldError, FieldNameError, ID_BITS, Layout, LayoutError, LayoutTextError, NS_PER_MS,
+    NotBegunError, Parts, Role,
+};
 pub use policy::{
     CLOCK_ERROR_MS_MAX_DEFAULT, ConfigError, HYBRID_LEAD_MS, MARK_WINDOW_MS_DEFAULT, POLICY_MS_MAX, Policy,
-    PolicyError, WAIT_MS_MAX_DEFAULT,
+    PolicyError, PolicyLength, WAIT_MS_MAX_DEFAULT,
 };
+pub use ports::{LeaseError, MarkError, MintError, Minter, Ports, StartError};
 pub use refusal::{Refusal, Wait};

@@ -61,13 +61,13 @@ impl Policy {
 
     /// Checks the policy for a generator of `layout`.
     pub fn check(&self, layout: &Layout) -> Result<(), PolicyError> {
-        for (name, value_ms, min_ms) in [
-            ("lead", self.lead_ms, 0),
-            ("longest wait", self.wait_ms_max, 0),
-            ("mark window", self.mark_window_ms, 1),
+        for (length, value_ms, min_ms) in [
+            (PolicyLength::Lead, self.lead_ms, 0),
+            (PolicyLength::Wait, self.wait_ms_max, 0),
+            (PolicyLength::MarkWindow, self.mark_window_ms, 1),
         ] {
             if !(min_ms..=POLICY_MS_MAX).contains(&value_ms) {
-                return Err(PolicyError::OutOfRange { name, value_ms, min_ms });
+                return Err(PolicyError::OutOfRange { length, value_ms, min_ms });
             }
         }
         if self.observe_ahead_ms_max > 0 && self.observe_ahead_ms_max >= self.lead_ms {
@@ -92,14 +92,35 @@ impl Policy {
     }
 }
 
+/// One of the policy's lengths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicyLength {
+    /// [`Policy::lead_ms`].
+    Lead,
+    /// [`Policy::wait_ms_max`].
+    Wait,
+    /// [`Policy::mark_window_ms`].
+    MarkWindow,
+}
+
+impl PolicyLength {
+    /// The length in words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Lead => "lead",
+            Self::Wait => "longest wait",
+            Self::MarkWindow => "mark window",
+        }
+    }
+}
+
 /// A policy that no generator can follow. The fault is the configuration's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum PolicyError {
     /// A length is out of range.
     OutOfRange {
         /// Which.
-        name: &'static str,
+        length: PolicyLength,
         /// Its value in milliseconds.
         value_ms: u32,
         /// The smallest that is accepted.
@@ -119,9 +140,11 @@ pub enum PolicyError {
 impl fmt::Display for PolicyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self::OutOfRange { name, value_ms, min_ms } => {
-                write!(f, "a {name} of {value_ms} ms is out of range; give {min_ms} to {POLICY_MS_MAX} ms")
-            }
+            Self::OutOfRange { length, value_ms, min_ms } => write!(
+                f,
+                "a {} of {value_ms} ms is out of range; give {min_ms} to {POLICY_MS_MAX} ms",
+                length.name()
+            ),
             Self::ObserveAhead { ahead_ms, lead_ms } => write!(
                 f,
                 "observed IDs may lie {ahead_ms} ms ahead, which must be less than the lead of {lead_ms} ms (0 when \
@@ -140,7 +163,6 @@ impl core::error::Error for PolicyError {}
 
 /// Why a generator cannot be made. The fault is the configuration's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum ConfigError {
     /// The layout cannot be minted by.
     Layout(LayoutError),

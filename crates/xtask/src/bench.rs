@@ -10,7 +10,7 @@ use crate::component::component;
 pub(crate) fn bench(workspace: &Workspace, args: &[OsString]) -> Result<()> {
     let manifest = workspace.root.join("benches").join("Cargo.toml");
     ensure!(manifest.is_file(), "there are no benchmarks: {} is missing", manifest.display());
-    let component = component(workspace)?;
+    let component = component(workspace)?.path;
     // Their target folder is another one than that in which the host would look.
     run(workspace
         .cargo()

@@ -26,7 +26,8 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
         if !has_guest {
             return Ok(Outcome::Skipped(format!("the workspace has no {COMPONENT}")));
         }
-        component(workspace).map(|_| Outcome::Done)
+        let built = component(workspace)?;
+        Ok(Outcome::Note(format!("{} bytes", built.bytes)))
     });
     // The host carries the component within it: without one, there is no telling what else is wrong with the host.
     if built {
