@@ -1,0 +1,106 @@
+//! What must hold beside the tests.
+
+mod absences;
+mod arrows;
+mod deny;
+
+use anyhow::Result;
+
+use crate::cargo::{COMPONENT, WASM, Workspace, ensure_target, run};
+use crate::component::component;
+use crate::steps::{Outcome, Steps};
+
+/// Crates that are checked with no feature, with each alone, and with all.
+///
+/// The loop is ours, not cargo-hack's: cargo tells the features, so there is nothing to install.
+const EACH_FEATURE: &[&str] = &["snowmint-core"];
+
+pub(crate) fn check(workspace: &Workspace) -> Result<()> {
+    let mut steps = Steps::new("check");
+    steps.step("formatting", || formatting(workspace));
+    steps.step("arrows between crates", || arrows::check(&workspace.packages).map(|()| Outcome::Done));
+    steps.step("what must be absent", || absences::check(workspace).map(|()| Outcome::Done));
+    steps.step("each feature alone", || each_feature(workspace));
+    let has_guest = workspace.package(COMPONENT).is_some();
+    let built = steps.step("component", || {
+        if !has_guest {
+            return Ok(Outcome::Skipped(format!("the workspace has no {COMPONENT}")));
+        }
+        component(workspace).map(|_| Outcome::Done)
+    });
+    // The host carries the component within it: without one, there is no telling what else is wrong with the host.
+    if built {
+        steps.step("lints", || lints(workspace, has_guest));
+        steps.step("documentation", || documentation(workspace, has_guest));
+    }
+    deny::check(workspace, &mut steps);
+    steps.finish()
+}
+
+fn formatting(workspace: &Workspace) -> Result<Outcome> {
+    run(workspace.cargo().args(["fmt", "--all", "--check"]))?;
+    if let Some(manifest) = benches(workspace) {
+        run(workspace.cargo().args(["fmt", "--all", "--check", "--manifest-path"]).arg(manifest))?;
+    }
+    Ok(Outcome::Done)
+}
+
+fn each_feature(workspace: &Workspace) -> Result<Outcome> {
+    for name in EACH_FEATURE {
+        let features = workspace.package(name).map(|package| package.features.keys()).into_iter().flatten();
+        let each =
+            features.filter(|feature| *feature != "default").map(|feature| vec!["--features", feature]);
+        for combination in [vec![]].into_iter().chain(each).chain([vec!["--all-features"]]) {
+            let mut clippy = workspace.cargo();
+            clippy.args([
+                "clippy",
+                "--quiet",
+                "--locked",
+                "--package",
+                name,
+                "--lib",
+                "--no-default-features",
+            ]);
+            run(clippy.args(combination).args(["--", "-D", "warnings"]))?;
+        }
+    }
+    Ok(Outcome::Done)
+}
+
+fn lints(workspace: &Workspace, has_guest: bool) -> Result<Outcome> {
+    let clippy = || {
+        let mut command = workspace.cargo();
+        command.args(["clippy", "--locked"]);
+        command
+    };
+    run(clippy().args(workspace.natively()).args(["--all-targets", "--", "-D", "warnings"]))?;
+    if has_guest {
+        ensure_target(WASM)?;
+        run(clippy().args(["--package", COMPONENT, "--target", WASM, "--", "-D", "warnings"]))?;
+    }
+    if let Some(manifest) = benches(workspace) {
+        let mut clippy = clippy();
+        clippy.env("SNOWMINT_COMPONENT", workspace.component()).arg("--manifest-path").arg(manifest);
+        run(clippy.args(["--all-targets", "--", "-D", "warnings"]))?;
+    }
+    Ok(Outcome::Done)
+}
+
+fn documentation(workspace: &Workspace, has_guest: bool) -> Result<Outcome> {
+    let doc = || {
+        let mut command = workspace.cargo();
+        command.env("RUSTDOCFLAGS", "-D warnings").args(["doc", "--no-deps", "--locked"]);
+        command
+    };
+    run(doc().args(workspace.natively()))?;
+    if has_guest {
+        run(doc().args(["--package", COMPONENT, "--target", WASM]))?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// The benchmarks' manifest, if this tree has benchmarks.
+fn benches(workspace: &Workspace) -> Option<std::path::PathBuf> {
+    let manifest = workspace.root.join("benches").join("Cargo.toml");
+    manifest.is_file().then_some(manifest)
+}

@@ -1,0 +1,76 @@
+//! Every test that can run on this machine.
+
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::cargo::{BARE, COMPONENT, Workspace, ensure_target, find, run};
+use crate::component::component;
+use crate::debian;
+use crate::steps::{Outcome, Steps};
+
+/// Crates that must build where there is no operating system.
+const BARE_PACKAGES: &[&str] = &["snowmint-core"];
+
+pub(crate) fn test(workspace: &Workspace, long: bool) -> Result<()> {
+    let mut steps = Steps::new("test");
+    let built = steps.step("component", || {
+        if workspace.package(COMPONENT).is_none() {
+            return Ok(Outcome::Skipped(format!("the workspace has no {COMPONENT}")));
+        }
+        component(workspace).map(|_| Outcome::Done)
+    });
+    if !built {
+        // The host carries the component within it: nothing that follows could be built.
+        return steps.finish();
+    }
+
+    let mut missing = Vec::new();
+    steps.step("programs for tests", || {
+        missing = debian::ensure(debian::NEEDS)?;
+        if missing.is_empty() { Ok(Outcome::Done) } else { Ok(Outcome::Skipped(debian::advice(&missing))) }
+    });
+    let cargo = || {
+        let mut command = workspace.cargo();
+        if long {
+            command.env("SNOWMINT_TEST_LONG", "1");
+        }
+        if !missing.is_empty() {
+            command.env(debian::WITHOUT, debian::without(&missing));
+        }
+        command
+    };
+
+    steps.step("tests", || tests(cargo(), workspace));
+    steps.step("documentation's examples", || {
+        run(cargo().args(["test", "--doc", "--locked"]).args(workspace.natively()))?;
+        Ok(Outcome::Done)
+    });
+    steps.step("without an operating system", || {
+        ensure_target(BARE)?;
+        for package in BARE_PACKAGES {
+            run(workspace.cargo().args([
+                "build",
+                "--lib",
+                "--locked",
+                "--target",
+                BARE,
+                "--package",
+                package,
+            ]))?;
+        }
+        Ok(Outcome::Done)
+    });
+    steps.finish()
+}
+
+/// By nextest where it is installed, which runs each test in a process of its own; by cargo itself elsewhere.
+fn tests(mut cargo: Command, workspace: &Workspace) -> Result<Outcome> {
+    if find("cargo-nextest").is_some() {
+        cargo.args(["nextest", "run", "--locked", "--no-fail-fast"]);
+    } else {
+        cargo.args(["test", "--locked", "--no-fail-fast", "--lib", "--bins", "--tests", "--examples"]);
+    }
+    run(cargo.args(workspace.natively()))?;
+    Ok(Outcome::Done)
+}
