@@ -66,14 +66,10 @@ impl Workspace {
         self.target.join("component").join("snowmint.wasm")
     }
 
-    /// Cargo, run at the root, able to find the component wherever the target folder is.
+    /// Cargo, run at the root.
     pub(crate) fn cargo(&self) -> Command {
         let mut command = cargo();
         command.current_dir(&self.root);
-        if self.target != self.root.join("target") {
-            // Set only where it is needed: the host is built anew whenever the variable changes.
-            command.env("SNOWMINT_COMPONENT", self.component());
-        }
         command
     }
 
