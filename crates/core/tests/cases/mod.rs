@@ -3,6 +3,8 @@
 //!
 //! Included by path from the tests of both crates, so that there is one table.
 
+#![allow(unreachable_pub)] // Each test that includes this uses what it needs.
+
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 
