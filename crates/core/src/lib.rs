@@ -50,6 +50,7 @@ mod id;
 mod layout;
 mod policy;
 mod refusal;
+mod text;
 
 #[cfg(target_has_atomic = "64")]
 pub use generator::AtomicGenerator;
@@ -61,3 +62,6 @@ pub use policy::{
     PolicyError, WAIT_MS_MAX_DEFAULT,
 };
 pub use refusal::{Refusal, Wait};
+pub use text::{
+    DECIMAL_BYTES_MAX, ForeignForm, Found, ParseError, ParseErrorKind, Text, TextForm, write_decimal,
+};
