@@ -45,12 +45,14 @@
 #[cfg(test)]
 extern crate std;
 
+mod fields;
 mod generator;
 mod id;
 mod layout;
 mod policy;
 mod refusal;
 mod text;
+mod time;
 
 #[cfg(target_has_atomic = "64")]
 pub use generator::AtomicGenerator;
@@ -65,3 +67,4 @@ pub use refusal::{Refusal, Wait};
 pub use text::{
     DECIMAL_BYTES_MAX, ForeignForm, Found, ParseError, ParseErrorKind, Text, TextForm, write_decimal,
 };
+pub use time::{TickError, TickIds, TimeError, TimeErrorKind, TimeText, UnixTime};

@@ -585,7 +585,6 @@ mod tests {
     use std::string::ToString;
     use std::vec;
 
-    use super::TextForm::{Base32, Base36, Base62, Decimal, Hex};
     use super::*;
 
     /// Every form writes known IDs as it should and reads them back.
@@ -626,6 +625,8 @@ mod tests {
     /// Every kind of hostile text has its exact error, at its exact place, and is not echoed raw.
     #[test]
     fn hostile_texts() {
+        use TextForm::{Base32, Base36, Base62, Decimal, Hex};
+
         let check = |form: TextForm, text: &[u8], at: usize, message: &str| {
             let error = form.parse(text).unwrap_err();
             assert_eq!(error.at, at, "{error}");
