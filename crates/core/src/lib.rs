@@ -45,6 +45,7 @@
 #[cfg(test)]
 extern crate std;
 
+mod catalogue;
 mod fields;
 mod generator;
 mod id;
@@ -54,6 +55,7 @@ mod refusal;
 mod text;
 mod time;
 
+pub use catalogue::{Caution, Scheme, Status};
 #[cfg(target_has_atomic = "64")]
 pub use generator::AtomicGenerator;
 pub use generator::{Bounds, CursorCell, Generator, Grant, ObserveError, SharedGenerator};
