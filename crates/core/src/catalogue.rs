@@ -76,7 +76,7 @@ pub enum Caution {
     ServerStart,
     /// The epoch is midnight in the time zone of the machine that made the ID.
     EpochZone,
-    /// The node is XORed onto the shifted time: `(time << 15) ^ node`. Below 2^15 that is the field that it looks
+    /// The node is `XORed` onto the shifted time: `(time << 15) ^ node`. Below 2^15 that is the field that it looks
     /// like, and nothing needs undoing; a greater node flips bits of the time, which cannot be undone without
     /// knowing it.
     NodeFlipsTime,
@@ -236,8 +236,8 @@ const fn utc_ms(year: u64, month: u64, day: u64) -> u64 {
 /// that people paste: IDs of a scheme of weight n are taken to be one in 2^n. They add up to about one.
 static SCHEMES: [Scheme; 40] = [
     Scheme::own("snowmint", "Snowmint, the default", Layout::SNOWMINT, 4),
-    Scheme::own("hybrid", "Snowmint, the counter above the node", Layout::HYBRID, 8),
-    Scheme::own("sharded", "Snowmint, spread over 16 key ranges", Layout::SHARDED, 8),
+    Scheme::own("hybrid", "Snowmint, the counter above the node", Layout::HYBRID, 9),
+    Scheme::own("sharded", "Snowmint, spread over 16 key ranges", Layout::SHARDED, 9),
     Scheme::of("twitter", "Twitter (X) snowflake", 1_288_834_974_657, MS, &[(Reserved, 1, "reserved"), (Timestamp, 41, "timestamp"), (Region, 5, "datacenter"), (Worker, 5, "worker"), (Sequence, 12, "sequence")])
         .source("twitter-archive/snowflake src/main/scala/com/twitter/service/snowflake/IdWorker.scala@05b22eb3aa")
         .weight(2)

@@ -51,9 +51,11 @@ mod generator;
 mod id;
 mod layout;
 mod policy;
+mod rank;
 mod refusal;
 mod text;
 mod time;
+mod warning;
 
 pub use catalogue::{Caution, Scheme, Status};
 #[cfg(target_has_atomic = "64")]
@@ -65,8 +67,10 @@ pub use policy::{
     CLOCK_ERROR_MS_MAX_DEFAULT, ConfigError, HYBRID_LEAD_MS, MARK_WINDOW_MS_DEFAULT, POLICY_MS_MAX, Policy,
     PolicyError, WAIT_MS_MAX_DEFAULT,
 };
+pub use rank::{CANDIDATES_MAX, Candidate, Form, Ranking, Reason, ReasonKind, Verdict};
 pub use refusal::{Refusal, Wait};
 pub use text::{
     DECIMAL_BYTES_MAX, ForeignForm, Found, ParseError, ParseErrorKind, Text, TextForm, write_decimal,
 };
 pub use time::{TickError, TickIds, TimeError, TimeErrorKind, TimeText, UnixTime};
+pub use warning::{Warning, Warnings, written_by_javascript};

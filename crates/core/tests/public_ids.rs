@@ -8,7 +8,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use serde_json::Value;
-use snowmint_core::{Id, Layout, Scheme, TextForm, UnixTime};
+use snowmint_core::{Id, Layout, Ranking, Scheme, TextForm, UnixTime, Verdict, Warning};
 
 fn layouts() -> Value {
     serde_json::from_str(include_str!("data/layouts.json")).unwrap()
@@ -115,4 +115,44 @@ fn cockroach_xors_the_node() {
     check(4_536_651_441_104, 32_767, 4_536_651_441_104, 32_767);
     check(4_536_651_441_104, 32_768, 4_536_651_441_105, 0);
     assert!(scheme.caution.is_some());
+}
+
+/// The scheme of every published ID is among the first three candidates, read as a number and as its own text; and
+/// where others explain it about as well, the ranking says that it cannot tell.
+#[test]
+fn every_published_id_ranks_among_the_first_three() {
+    // Days on which the catalogue must hold. Later ones need its weights looked at again: the longer a scheme exists,
+    // the more numbers it explains.
+    for now in ["2026-12-01", "2027-03-01"] {
+        let now_ms = UnixTime::parse(now.as_bytes()).unwrap().unix_ms();
+        for row in &ids() {
+            let name = text(row, "scheme");
+            for written in [row["id"].as_str(), row["text"].as_str()].into_iter().flatten() {
+                let ranking = Ranking::of_text(written.as_bytes(), now_ms).unwrap();
+                let found = ranking.candidates().position(|candidate| candidate.scheme.name == name);
+                let named: Vec<_> = ranking
+                    .candidates()
+                    .map(|candidate| (candidate.scheme.name, candidate.saved_bits()))
+                    .collect();
+                assert!(found.is_some_and(|at| at < 3), "{now} {name} {written}: {named:?}");
+                assert_ne!(ranking.verdict(), Verdict::Implausible, "{now} {name} {written}: {named:?}");
+                assert!(
+                    ranking.verdict() != Verdict::Likely || found == Some(0),
+                    "{name} {written}: {named:?}"
+                );
+            }
+        }
+    }
+}
+
+/// No published ID is called rounded (F8 has no false alarm here), in the future, or not of its scheme.
+#[test]
+fn f8_published_ids_raise_no_false_alarm() {
+    let now_ms = UnixTime::parse(b"2026-12-01").unwrap().unix_ms();
+    for row in &ids() {
+        let scheme = Scheme::named(text(row, "scheme")).unwrap();
+        for warning in scheme.warnings(id(row), now_ms) {
+            assert!(matches!(warning, Warning::Special(_) | Warning::Observed), "{row}: {warning}");
+        }
+    }
 }
