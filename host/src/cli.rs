@@ -13,7 +13,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// 64-bit, time-sorted, unique IDs that can be trusted.
 ///
@@ -87,24 +87,4 @@ impl CliError {
         eprintln!("snowmint: {text}");
         ExitCode::from(code)
     }
-}
-
-/// Which store, and which of its regions.
-#[derive(Args, Debug)]
-struct StoreArgs {
-    /// The lease store: `redb:DIR`, a directory of its own [default: redb in the user's data directory].
-    #[arg(long, value_name = "STORE", env = "SNOWMINT_STORE")]
-    store: Option<store::Place>,
-}
-
-/// Which layout, by name or file.
-#[derive(Args, Debug)]
-struct LayoutArgs {
-    /// The layout: `snowmint`, `hybrid`, `sharded`, or a TOML file [default: snowmint].
-    #[arg(long, value_name = "NAME|FILE", env = "SNOWMINT_LAYOUT")]
-    layout: Option<String>,
-
-    /// The region that the store's codes belong to [default: 0].
-    #[arg(long, value_name = "R", env = "SNOWMINT_REGION")]
-    region: Option<u32>,
 }

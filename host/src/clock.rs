@@ -67,10 +67,9 @@ impl Clock for SystemClock {
             if left.is_zero() {
                 return;
             }
-            if left > SPIN {
-                std::thread::sleep(left - SPIN);
-            } else {
-                std::hint::spin_loop();
+            match left.checked_sub(SPIN) {
+                Some(sleep) if !sleep.is_zero() => std::thread::sleep(sleep),
+                _ => std::hint::spin_loop(),
             }
         }
     }

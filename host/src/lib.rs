@@ -4,7 +4,13 @@
 #![forbid(unsafe_code)]
 
 mod bindings;
-pub mod engine;
+mod clock;
+mod engine;
+mod ids;
 mod translate;
+mod worker;
 
+pub use clock::{Clock, SystemClock};
 pub use engine::{Engine, EngineError, Instance, InstanceError, Lifecycle, Status};
+pub use ids::Ids;
+pub use worker::{Observer, Standing, Worker, WorkerConfig, WorkerError, fresh_nonce};

@@ -8,10 +8,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use snowmint_core::{
-    Grant, Id, Layout, LeaseError, MarkError, MintError, ObserveError, Policy, Ports, Refusal, Run, StartError, Wait,
+    Grant, Id, Layout, LeaseError, MarkError, MintError, ObserveError, Policy, Ports, Refusal, Run,
+    StartError, Wait,
 };
 use snowmint_lease::{
-    Event, Hindrance, Keeper, KeeperConfig, KeeperConfigError, Loss, Notice, Now, Phase, Stopped, Store, Then, View,
+    Event, Hindrance, Keeper, KeeperConfig, KeeperConfigError, Loss, Notice, Now, Phase, Stopped, Store,
+    Then, View,
 };
 
 use crate::clock::Clock;
@@ -401,7 +403,8 @@ impl KeeperThread {
                 wall_ms: clock.now_ms(),
                 clock_error_ms: clock.error_bound_ms(),
             };
-            let step = snowmint_lease::step(&mut self.keeper, event, &*self.store, &mut now, &mut nonce);
+            let step =
+                snowmint_lease::step(&mut self.keeper, event, &*self.store, &mut now, &mut fresh_nonce);
             self.publish(&step.notices);
             if step.next_wake_boot_ms == u64::MAX {
                 break;
@@ -443,8 +446,8 @@ impl KeeperThread {
     }
 }
 
-/// 128 fresh random bits from the operating system.
-pub(crate) fn nonce() -> u128 {
+/// 128 fresh random bits from the operating system: the nonce of one swap of a lease.
+pub fn fresh_nonce() -> u128 {
     let mut bytes = [0; 16];
     // The source fails only on systems that this host does not run on; a repeated nonce must not come of it.
     if getrandom::fill(&mut bytes).is_err() {

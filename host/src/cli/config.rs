@@ -16,10 +16,7 @@ pub(super) fn matches<C: CommandFactory>(
     let mut command = C::command();
     // A first reading, which forgives everything, finds the file.
     let first = C::command().ignore_errors(true).disable_help_flag(true).disable_version_flag(true);
-    let config = first
-        .try_get_matches_from(&arguments)
-        .ok()
-        .and_then(|matches| find_config(&matches));
+    let config = first.try_get_matches_from(&arguments).ok().and_then(|matches| find_config(&matches));
     if let Some(path) = config {
         command = with_defaults(command, &path)?;
     }
@@ -35,17 +32,18 @@ fn find_config(matches: &ArgMatches) -> Option<std::path::PathBuf> {
 
 fn with_defaults(command: Command, path: &Path) -> Result<Command, CliError> {
     let shown = path.display();
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| CliError::Usage(format!("the configuration file {shown} cannot be read: {error}")))?;
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        CliError::Usage(format!("the configuration file {shown} cannot be read: {error}"))
+    })?;
     let table: Table = text
         .parse()
         .map_err(|error| CliError::Usage(format!("the configuration file {shown} is not TOML: {error}")))?;
     let mut known = Vec::new();
     let command = apply(command, &table, &mut known, shown.to_string().as_str())?;
     match table.keys().find(|key| !known.contains(key)) {
-        Some(key) => {
-            Err(CliError::Usage(format!("the configuration file {shown} sets `{key}`, which is no flag of any command")))
-        }
+        Some(key) => Err(CliError::Usage(format!(
+            "the configuration file {shown} sets `{key}`, which is no flag of any command"
+        ))),
         None => Ok(command),
     }
 }
@@ -71,7 +69,8 @@ fn apply<'a>(
                 let sub = command.find_subcommand(key).cloned().unwrap_or_default();
                 let sub = apply(sub, inner, &mut inner_known, shown)?;
                 if let Some(stray) = inner.keys().find(|key| !inner_known.contains(key)) {
-                    let text = format!("the configuration file {shown} sets `{key}.{stray}`, which is no flag");
+                    let text =
+                        format!("the configuration file {shown} sets `{key}.{stray}`, which is no flag");
                     return Err(CliError::Usage(text));
                 }
                 command = command.mut_subcommand(key, |_| sub.clone());
@@ -79,7 +78,9 @@ fn apply<'a>(
             continue;
         }
         let flag = command.get_arguments().find(|arg| arg.get_long() == Some(key.as_str()));
-        let Some((id, action)) = flag.map(|arg| (arg.get_id().clone(), arg.get_action().clone())) else { continue };
+        let Some((id, action)) = flag.map(|arg| (arg.get_id().clone(), arg.get_action().clone())) else {
+            continue;
+        };
         let text = flag_value(value, &action).ok_or_else(|| {
             CliError::Usage(format!(
                 "the configuration file {shown} sets `{key}` to what no flag takes; give a string, a whole number, or \

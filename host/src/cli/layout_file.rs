@@ -37,7 +37,9 @@ pub(super) fn find(name: &str) -> Result<Layout, CliError> {
     let path = Path::new(name);
     let names = Layout::PRESETS.map(|(name, _)| format!("`{name}`")).join(", ");
     let text = std::fs::read_to_string(path).map_err(|error| {
-        CliError::Usage(format!("`{name}` is neither a layout ({names}) nor a file that can be read: {error}"))
+        CliError::Usage(format!(
+            "`{name}` is neither a layout ({names}) nor a file that can be read: {error}"
+        ))
     })?;
     parse(&text).map_err(|error| CliError::Usage(format!("the layout file {name}: {error}")))
 }
@@ -61,7 +63,9 @@ fn parse(text: &str) -> Result<Layout, String> {
             )
         })?;
         fields.push(match &entry.name {
-            Some(name) => Field::named(role, entry.bits, name).map_err(|error| format!("`{name}`: {error}"))?,
+            Some(name) => {
+                Field::named(role, entry.bits, name).map_err(|error| format!("`{name}`: {error}"))?
+            }
             None => Field::new(role, entry.bits),
         });
     }
