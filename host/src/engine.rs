@@ -177,11 +177,15 @@ impl<E: fmt::Display> fmt::Display for InstanceError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Core(error) => error.fmt(f),
-            Self::Lifecycle(Lifecycle::NotStarted) => f.write_str("the instance was not started; start it first"),
+            Self::Lifecycle(Lifecycle::NotStarted) => {
+                f.write_str("the instance was not started; start it first")
+            }
             Self::Lifecycle(Lifecycle::AlreadyStarted) => {
                 f.write_str("the instance took its grant before; a new grant needs a new instance")
             }
-            Self::CountAbove(max) => write!(f, "too many IDs for one list; ask for {max} or fewer, or for runs"),
+            Self::CountAbove(max) => {
+                write!(f, "too many IDs for one list; ask for {max} or fewer, or for runs")
+            }
             Self::Engine(error) => error.fmt(f),
         }
     }
@@ -220,7 +224,10 @@ impl EngineError {
     }
 
     fn trap(source: wasmtime::Error) -> Self {
-        Self { what: "the component trapped, which it promises never to do; please report it", source: Some(source) }
+        Self {
+            what: "the component trapped, which it promises never to do; please report it",
+            source: Some(source),
+        }
     }
 }
 

@@ -1,1 +1,16 @@
-//! The wasmtime host.
+//! The wasmtime host of Snowmint: 64-bit, time-sorted IDs that can be trusted.
+
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![forbid(unsafe_code)]
+
+mod bindings;
+mod clock;
+mod engine;
+mod ids;
+mod translate;
+mod worker;
+
+pub use clock::{Clock, SystemClock};
+pub use engine::{Engine, EngineError, Instance, InstanceError, Lifecycle, Status};
+pub use ids::Ids;
+pub use worker::{Observer, Standing, Worker, WorkerConfig, WorkerError, fresh_nonce};

@@ -4,8 +4,8 @@
 use std::num::NonZeroU32;
 
 use snowmint_core::{
-    ConfigError, FieldError, Grant, Id, Layout, LayoutError, LeaseError, MarkError, MintError, ObserveError, Policy,
-    PolicyError, PolicyLength, Ports, Refusal, Role, Run, StartError,
+    ConfigError, FieldError, Grant, Id, Layout, LayoutError, LeaseError, MarkError, MintError, ObserveError,
+    Policy, PolicyError, PolicyLength, Ports, Refusal, Role, Run, StartError,
 };
 
 use crate::bindings::exports::snowmint::id::generator as wit;
@@ -192,9 +192,9 @@ pub(crate) fn mint_error(error: wit::MintError) -> InstanceError<MintError> {
 }
 
 pub(crate) fn run(run: &wit::Run) -> Result<Run, InstanceError<MintError>> {
-    NonZeroU32::new(run.count)
-        .and_then(|count| Run::new(Id::new(run.first), run.stride, count))
-        .ok_or_else(|| EngineError::contract("the component returned a run that is none; please report it").into())
+    NonZeroU32::new(run.count).and_then(|count| Run::new(Id::new(run.first), run.stride, count)).ok_or_else(
+        || EngineError::contract("the component returned a run that is none; please report it").into(),
+    )
 }
 
 pub(crate) fn observe_error(error: wit::ObserveError) -> InstanceError<ObserveError> {

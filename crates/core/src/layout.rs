@@ -616,7 +616,12 @@ impl core::str::FromStr for Layout {
                 break number(value)?;
             }
             let role = Role::from_name(key).ok_or(LayoutTextError::Text)?;
-            let (bits, name) = value.split_once('/').unwrap_or((value, role.name()));
+            let (bits, name) = match value.split_once('/') {
+                // A name that says nothing is not written.
+                Some((_, name)) if name == role.name() => return Err(LayoutTextError::Text),
+                Some(named) => named,
+                None => (value, role.name()),
+            };
             let bits = u8::try_from(number(bits)?).map_err(|_| LayoutTextError::Text)?;
             let count = len + 1;
             *fields.get_mut(len).ok_or(LayoutError::FieldCount { count })? =

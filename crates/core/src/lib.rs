@@ -45,13 +45,20 @@
 #[cfg(test)]
 extern crate std;
 
+mod catalogue;
+mod fields;
 mod generator;
 mod id;
 mod layout;
 mod policy;
 mod ports;
+mod rank;
 mod refusal;
+mod text;
+mod time;
+mod warning;
 
+pub use catalogue::{Caution, Scheme, Status};
 #[cfg(target_has_atomic = "64")]
 pub use generator::AtomicGenerator;
 pub use generator::{Bounds, CursorCell, Generator, Grant, ObserveError, SharedGenerator};
@@ -65,4 +72,10 @@ pub use policy::{
     PolicyError, PolicyLength, WAIT_MS_MAX_DEFAULT,
 };
 pub use ports::{LeaseError, MarkError, MintError, Minter, Ports, StartError};
+pub use rank::{CANDIDATES_MAX, Candidate, Form, Ranking, Reason, ReasonKind, Verdict};
 pub use refusal::{Refusal, Wait};
+pub use text::{
+    DECIMAL_BYTES_MAX, ForeignForm, Found, ParseError, ParseErrorKind, Text, TextForm, write_decimal,
+};
+pub use time::{TickError, TickIds, TimeError, TimeErrorKind, TimeText, UnixTime};
+pub use warning::{Warning, Warnings, written_by_javascript};

@@ -59,6 +59,18 @@ impl Policy {
     pub const HYBRID: Self =
         Self { lead_ms: HYBRID_LEAD_MS, observe_ahead_ms_max: HYBRID_LEAD_MS / 2, ..Self::CLASSIC };
 
+    /// The policy of a layout where nobody chose another: [`Policy::HYBRID`] for [`Layout::HYBRID`], which is made for
+    /// it, and [`Policy::CLASSIC`] for every other.
+    pub fn of_layout(layout: &Layout) -> Self {
+        if *layout == Layout::HYBRID { Self::HYBRID } else { Self::CLASSIC }
+    }
+
+    /// The same policy with another lead, and with observed IDs allowed to use half of it.
+    #[must_use]
+    pub const fn with_lead_ms(self, lead_ms: u32) -> Self {
+        Self { lead_ms, observe_ahead_ms_max: lead_ms / 2, ..self }
+    }
+
     /// Checks the policy for a generator of `layout`.
     pub fn check(&self, layout: &Layout) -> Result<(), PolicyError> {
         for (length, value_ms, min_ms) in [

@@ -3,6 +3,15 @@
 //!
 //! Included by path from the tests of both crates, so that there is one table.
 
+// Each test that includes this uses what it needs; a failing row ends the test.
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::too_many_lines
+)]
+
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 

@@ -1,0 +1,90 @@
+//! The command line: reads flags, environment and configuration file, and calls the library.
+//!
+//! Exit codes are the same everywhere: 0; 1 refused or failed; 2 bad usage.
+
+mod config;
+mod init;
+mod layout_file;
+mod lease;
+mod mint;
+mod store;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+/// 64-bit, time-sorted, unique IDs that can be trusted.
+///
+/// Mints by a WebAssembly component under a lease, and would rather stop than make a duplicate.
+#[derive(Debug, Parser)]
+#[command(name = "snowmint", version, max_term_width = 100)]
+struct Cli {
+    /// A TOML file with a value for any of these flags, by its long name; `[mint]` and the like hold for one command.
+    #[arg(long, global = true, value_name = "FILE", env = "SNOWMINT_CONFIG")]
+    config: Option<PathBuf>,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Mint IDs, one a line.
+    Mint(mint::Mint),
+    /// Found the lease store, once for each region.
+    Init(init::Init),
+    /// Look at the worker codes and their leases.
+    #[command(subcommand)]
+    Lease(lease::Lease),
+}
+
+/// Runs the command of this process.
+pub(crate) fn run() -> ExitCode {
+    let matches = match config::matches::<Cli>(std::env::args_os()) {
+        Ok(matches) => matches,
+        Err(error) => return error.exit(),
+    };
+    let cli = match Cli::from_arg_matches(&matches) {
+        Ok(cli) => cli,
+        Err(error) => error.format(&mut Cli::command()).exit(),
+    };
+    let result = match cli.command {
+        Command::Mint(mint) => mint.run(),
+        Command::Init(init) => init.run(),
+        Command::Lease(lease) => lease.run(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => error.exit(),
+    }
+}
+
+/// Why a command did not do what it was asked.
+#[derive(Debug)]
+enum CliError {
+    /// It was asked wrongly: exit code 2.
+    Usage(String),
+    /// It was refused, or failed: exit code 1.
+    Failed(String),
+}
+
+impl CliError {
+    fn usage(error: impl fmt::Display) -> Self {
+        Self::Usage(error.to_string())
+    }
+
+    fn failed(error: impl fmt::Display) -> Self {
+        Self::Failed(error.to_string())
+    }
+
+    fn exit(self) -> ExitCode {
+        let (code, text) = match self {
+            Self::Usage(text) => (2, text),
+            Self::Failed(text) => (1, text),
+        };
+        eprintln!("snowmint: {text}");
+        ExitCode::from(code)
+    }
+}

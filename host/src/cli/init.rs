@@ -1,0 +1,47 @@
+//! `snowmint init`: founds the lease store.
+
+use clap::Args;
+use snowmint::SystemClock;
+
+use super::CliError;
+use super::store::StoreArgs;
+
+/// Found the lease store, once for each region.
+#[derive(Args, Debug)]
+pub(super) struct Init {
+    #[command(flatten)]
+    store: StoreArgs,
+
+    /// Take over a store that was lost, damaged, copied, or put back from a backup: everybody's grants end.
+    #[arg(long, env = "SNOWMINT_RECOVER", requires = "not_before")]
+    recover: bool,
+
+    /// With --recover: no grant begins at or below this Unix millisecond. Every ID ever minted in the region must lie
+    /// at or below it: you vouch for that.
+    #[arg(long, value_name = "MS", env = "SNOWMINT_NOT_BEFORE", requires = "recover")]
+    not_before: Option<u64>,
+
+    /// With --recover: the longest window that any worker of the store was run with, in milliseconds.
+    #[arg(long, value_name = "MS", env = "SNOWMINT_WINDOW_MS", default_value_t = snowmint_lease::FLEET_WINDOW_MS_DEFAULT)]
+    window_ms: u32,
+}
+
+impl Init {
+    pub(super) fn run(&self) -> Result<(), CliError> {
+        let clock = SystemClock::new(u32::MAX);
+        let opened = match self.not_before {
+            Some(not_before_ms) if self.recover => {
+                self.store.recover(not_before_ms, self.window_ms, &clock)?
+            }
+            _ => self.store.init(&clock)?,
+        };
+        let cluster = &opened.cluster;
+        println!("store {:032x}", cluster.uuid);
+        println!("layout {}", cluster.layout);
+        println!("region {}, {} codes, generation {}", cluster.region, cluster.codes(), cluster.generation);
+        if cluster.not_before_ms > 0 {
+            println!("no grant begins at or below {} (Unix ms)", cluster.not_before_ms);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,355 @@
+//! `snowmint mint`: IDs to standard output.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+use etcetera::BaseStrategy;
+use indicatif::{ProgressBar, ProgressStyle};
+use snowmint::{Engine, Observer, SystemClock, Worker, WorkerConfig, WorkerError, fresh_nonce};
+use snowmint_core::{Id, Policy, Refusal, Run, TextForm, write_decimal};
+use snowmint_lease::{EMBEDDED_WINDOW_MS_DEFAULT, KeeperConfig, Notice, Owner};
+
+use super::CliError;
+use super::store::{StoreArgs, now};
+
+/// How many runs may wait for the writer: a second of one worker's milliseconds, 24 bytes each.
+const RUNS_AHEAD: usize = 1_000;
+
+/// How much text is written at once.
+const CHUNK_BYTES: usize = 1 << 18;
+
+/// From how many IDs on a terminal sees a progress bar.
+const PROGRESS_COUNT_MIN: u64 = 1_000_000;
+
+/// How long a renewal that is late may hold a mint up before it is given up, in windows: until then the keeper may
+/// still succeed.
+const LATE_WINDOWS_MAX: u32 = 10;
+
+/// Mint IDs, one a line.
+#[derive(Args, Debug)]
+pub(super) struct Mint {
+    /// How many.
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 1, env = "SNOWMINT_COUNT")]
+    count: u64,
+
+    /// How to write them.
+    #[arg(long, value_enum, default_value_t = Format::Dec, env = "SNOWMINT_FORMAT")]
+    format: Format,
+
+    /// Make every ID greater than this one, which somebody else minted.
+    #[arg(long, value_name = "ID", env = "SNOWMINT_AFTER")]
+    after: Option<u64>,
+
+    #[command(flatten)]
+    store: StoreArgs,
+
+    /// Found the store if there is none.
+    #[arg(long, env = "SNOWMINT_INIT")]
+    init: bool,
+
+    #[command(flatten)]
+    worker: WorkerArgs,
+}
+
+/// How a worker holds its lease, and by which policy it mints.
+#[derive(Args, Debug)]
+struct WorkerArgs {
+    /// The name to hold the lease by [default: host name and process id].
+    #[arg(long, value_name = "NAME", env = "SNOWMINT_OWNER")]
+    owner: Option<String>,
+
+    /// How long minting goes on without the store, in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = EMBEDDED_WINDOW_MS_DEFAULT, env = "SNOWMINT_WINDOW_MS")]
+    window_ms: u32,
+
+    /// How long the code of a process that died stays unused, in milliseconds; none is needed for uniqueness.
+    #[arg(long, value_name = "MS", default_value_t = 0, env = "SNOWMINT_QUARANTINE")]
+    quarantine: u64,
+
+    /// What vouches for the wall clock: `auto`, or `assume:MS` for an error bound that you answer for.
+    #[arg(long, value_name = "SOURCE", default_value = "auto", env = "SNOWMINT_CLOCK")]
+    clock: ClockSource,
+
+    /// Refuse when the clock's error bound is above this, or unknown, in milliseconds [default: any bound will do, on
+    /// one machine].
+    #[arg(long, value_name = "MS", env = "SNOWMINT_CLOCK_ERROR_MS_MAX")]
+    clock_error_ms_max: Option<u32>,
+
+    /// How far ahead of the wall clock an ID may be stamped, in milliseconds [default: the layout's].
+    #[arg(long, value_name = "MS", env = "SNOWMINT_LEAD_MS")]
+    lead_ms: Option<u32>,
+
+    /// How long a clock that stepped back, or a full tick, is waited out, in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = snowmint_core::WAIT_MS_MAX_DEFAULT, env = "SNOWMINT_WAIT_MS_MAX")]
+    wait_ms_max: u32,
+
+    /// Start each tick at a varying sequence, so that `id % n` is even at low load.
+    #[arg(long, env = "SNOWMINT_SPREAD")]
+    spread: bool,
+}
+
+/// What vouches for the wall clock.
+#[derive(Clone, Copy, Debug)]
+enum ClockSource {
+    /// Nobody yet on one machine: the bound is unknown.
+    Auto,
+    /// The operator: so many milliseconds.
+    Assume(u32),
+}
+
+impl std::str::FromStr for ClockSource {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            None if text == "auto" => Ok(Self::Auto),
+            Some(("assume", ms)) => match ms.parse() {
+                Ok(ms) => Ok(Self::Assume(ms)),
+                Err(error) => Err(format!("`{ms}` is no whole number of milliseconds: {error}")),
+            },
+            _ => Err("give `auto` or `assume:MS`".into()),
+        }
+    }
+}
+
+/// A form to write IDs in.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    /// Decimal.
+    Dec,
+    /// 16 hexadecimal digits.
+    Hex,
+    /// 13 characters of Crockford's base 32.
+    Base32,
+    /// 13 characters of base 36.
+    Base36,
+    /// 11 characters of base 62.
+    Base62,
+    /// A JSON object a line, the ID as a string.
+    Json,
+}
+
+impl WorkerArgs {
+    fn config(&self, cluster: &snowmint_lease::ClusterRecord) -> Result<WorkerConfig, CliError> {
+        let owner = self.owner.clone().unwrap_or_else(|| {
+            let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+            format!("{host}/{}", std::process::id())
+        });
+        let owner = Owner::new(owner).map_err(CliError::usage)?;
+        let layout = cluster.layout;
+        let mut policy = Policy {
+            wait_ms_max: self.wait_ms_max,
+            // On one machine nobody's clock is compared with another's, so the bound matters only on request.
+            clock_error_ms_max: self.clock_error_ms_max.unwrap_or(u32::MAX),
+            spread: self.spread,
+            ..Policy::of_layout(&layout)
+        };
+        if let Some(lead_ms) = self.lead_ms {
+            policy = policy.with_lead_ms(lead_ms);
+        }
+        policy.check(&layout).map_err(CliError::usage)?;
+        let lease = KeeperConfig {
+            window_ms: self.window_ms,
+            quarantine_ms: self.quarantine,
+            clock_error_ms_max: policy.clock_error_ms_max,
+            ..KeeperConfig::embedded(layout, cluster.region, owner)
+        };
+        Ok(WorkerConfig {
+            lease,
+            policy,
+            acquire_wait_max: Duration::from_millis(2 * u64::from(self.window_ms)),
+        })
+    }
+
+    fn clock(&self) -> SystemClock {
+        match self.clock {
+            ClockSource::Auto => SystemClock::new(u32::MAX),
+            ClockSource::Assume(ms) => SystemClock::new(ms),
+        }
+    }
+}
+
+impl Mint {
+    pub(super) fn run(&self) -> Result<(), CliError> {
+        if self.count == 0 {
+            return Err(CliError::Usage("0 IDs were asked for; give `-n` 1 or more".into()));
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&stop))
+                .map_err(|error| CliError::Failed(format!("signals cannot be handled: {error}")))?;
+        }
+        let clock = self.worker.clock();
+        let opened = self.store.open(self.init, &clock)?;
+        let config = self.worker.config(&opened.cluster)?;
+        opened
+            .store
+            .take_over(&now(&clock), self.worker.quarantine, &mut fresh_nonce)
+            .map_err(CliError::failed)?;
+        let engine = Engine::new(cache_directory()).map_err(CliError::failed)?;
+        let worker = Worker::start(&engine, Box::new(opened.store), Arc::new(clock), config, observer())
+            .map_err(CliError::failed)?;
+        if let Some(after) = self.after {
+            worker.observe(Id::new(after)).map_err(CliError::failed)?;
+        }
+        let result = self.pour(&worker, &stop);
+        // Whatever came of it, the code is given back.
+        worker.stop().map_err(CliError::failed)?;
+        result
+    }
+
+    /// Mints on this thread, so that no tick is missed, and writes on another.
+    fn pour(&self, worker: &Worker, stop: &AtomicBool) -> Result<(), CliError> {
+        let (runs, received) = sync_channel(RUNS_AHEAD);
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(move || write(&received, self.format, self.count));
+            let minted = self.mint(worker, &runs, stop);
+            drop(runs);
+            let written = match writer.join() {
+                Ok(written) => written,
+                Err(panic) => std::panic::resume_unwind(panic),
+            };
+            match written {
+                // Whoever reads has seen enough.
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+                Err(error) => Err(CliError::Failed(format!("the IDs cannot be written: {error}"))),
+                Ok(()) => minted,
+            }
+        })
+    }
+
+    fn mint(&self, worker: &Worker, runs: &SyncSender<Run>, stop: &AtomicBool) -> Result<(), CliError> {
+        let mut left = self.count;
+        let late_max = Duration::from_millis(u64::from(self.worker.window_ms)) * LATE_WINDOWS_MAX;
+        let mut late_since = None;
+        while left > 0 {
+            if stop.load(Ordering::Relaxed) {
+                let minted = self.count - left;
+                return Err(CliError::Failed(format!("interrupted after {minted} of {} IDs", self.count)));
+            }
+            match worker.mint(u32::try_from(left).unwrap_or(u32::MAX)) {
+                Ok(run) => {
+                    late_since = None;
+                    left -= u64::from(run.count());
+                    // The writer is gone when nobody reads any more; it says so itself.
+                    if runs.send(run).is_err() {
+                        return Ok(());
+                    }
+                }
+                Err(error) => {
+                    // A disk that is slow for a moment is no reason to end a long mint.
+                    let since = late_since.get_or_insert_with(Instant::now);
+                    if !is_late_renewal(&error) || since.elapsed() > late_max {
+                        let minted = self.count - left;
+                        return Err(CliError::Failed(format!(
+                            "{error}; {minted} of {} IDs minted",
+                            self.count
+                        )));
+                    }
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_late_renewal(error: &WorkerError) -> bool {
+    matches!(error.refusal(), Some(Refusal::Ceiling { .. } | Refusal::Mark { .. } | Refusal::LeaseLost))
+}
+
+/// Writes runs as they come, in large pieces; flushes whenever nothing more is waiting.
+fn write(runs: &Receiver<Run>, format: Format, count: u64) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    let bar = progress(count);
+    let mut text = Vec::with_capacity(CHUNK_BYTES + 64);
+    loop {
+        let run = match runs.try_recv() {
+            Ok(run) => run,
+            Err(TryRecvError::Disconnected) => break,
+            Err(TryRecvError::Empty) => {
+                out.write_all(&text)?;
+                out.flush()?;
+                text.clear();
+                match runs.recv() {
+                    Ok(run) => run,
+                    Err(_) => break,
+                }
+            }
+        };
+        bar.inc(u64::from(run.count()));
+        for id in run {
+            append(&mut text, id, format)?;
+            if text.len() >= CHUNK_BYTES {
+                out.write_all(&text)?;
+                text.clear();
+            }
+        }
+    }
+    bar.finish_and_clear();
+    out.write_all(&text)?;
+    out.flush()
+}
+
+fn append(text: &mut Vec<u8>, id: Id, format: Format) -> io::Result<()> {
+    let form = match format {
+        Format::Dec => {
+            text.extend_from_slice(write_decimal(&mut [0; 20], id));
+            text.push(b'\n');
+            return Ok(());
+        }
+        Format::Json => {
+            serde_json::to_writer(&mut *text, &JsonId { id: TextForm::Decimal.write(id).as_str() })?;
+            text.push(b'\n');
+            return Ok(());
+        }
+        Format::Hex => TextForm::Hex,
+        Format::Base32 => TextForm::Base32,
+        Format::Base36 => TextForm::Base36,
+        Format::Base62 => TextForm::Base62,
+    };
+    text.extend_from_slice(form.write(id).as_bytes());
+    text.push(b'\n');
+    Ok(())
+}
+
+/// An ID in JSON: a string, since JavaScript rounds numbers above 2^53.
+#[derive(serde::Serialize)]
+struct JsonId<'a> {
+    id: &'a str,
+}
+
+fn progress(count: u64) -> ProgressBar {
+    if count < PROGRESS_COUNT_MIN || !io::stderr().is_terminal() || io::stdout().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = "{bar:40} {human_pos} of {human_len} IDs, {per_sec}, {eta} left";
+    let bar = ProgressBar::new(count);
+    if let Ok(style) = ProgressStyle::with_template(style) {
+        bar.set_style(style);
+    }
+    bar
+}
+
+fn cache_directory() -> Option<std::path::PathBuf> {
+    etcetera::choose_base_strategy().ok().map(|base| base.cache_dir().join("snowmint"))
+}
+
+/// Tells of what an operator should know, on standard error.
+fn observer() -> Observer {
+    Box::new(|notice| match notice {
+        Notice::Lost { loss, .. } => eprintln!("snowmint: the lease is lost: {loss}"),
+        Notice::Lapsed { .. } => {
+            eprintln!("snowmint: the lease was not renewed in time; minting stops until the store answers");
+        }
+        Notice::Unconfirmed { error, .. } => eprintln!("snowmint: the lease could not be renewed: {error}"),
+        Notice::Unreleased { .. } => {
+            eprintln!("snowmint: the worker code could not be given back; it expires by itself");
+        }
+        _ => {}
+    })
+}

@@ -1,0 +1,525 @@
+//! A worker: one lease, and one instance of the component for each grant of it.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use snowmint_core::{
+    Grant, Id, Layout, LeaseError, MarkError, MintError, ObserveError, Policy, Ports, Refusal, Run,
+    StartError, Wait,
+};
+use snowmint_lease::{
+    Event, Hindrance, Keeper, KeeperConfig, KeeperConfigError, Loss, Notice, Now, Phase, Stopped, Store,
+    Then, View,
+};
+
+use crate::clock::Clock;
+use crate::engine::{Engine, EngineError, Instance, InstanceError};
+
+/// How long a pause is when nobody can say how long to wait.
+const UNKNOWN_PAUSE: Duration = Duration::from_millis(1);
+
+/// What an operator chooses about a worker.
+#[derive(Clone, Debug)]
+pub struct WorkerConfig {
+    /// The lease, with layout, region and owner.
+    pub lease: KeeperConfig,
+    /// The generator's policy. Its lead is the lease's too.
+    pub policy: Policy,
+    /// How long [`Worker::start`] waits for a code where none can be had at once.
+    pub acquire_wait_max: Duration,
+}
+
+/// Told of each notice of the keeper, on the keeper's thread; for logs and metrics. MUST NOT block.
+pub type Observer = Box<dyn FnMut(&Notice) + Send>;
+
+/// Holds a worker code and mints for it: a keeper in the background, and one instance of the component for each
+/// grant. All of it through `&self`: threads share a worker.
+///
+/// A lost lease is a refusal, and the keeper takes another by itself; the next mint after that is by a new instance
+/// on the new grant. Dropping a worker stops it, see [`Worker::stop`].
+pub struct Worker {
+    engine: Engine,
+    clock: Arc<dyn Clock>,
+    layout: Layout,
+    policy: Policy,
+    shared: Arc<Shared>,
+    minting: Mutex<Minting>,
+    keeper: Mutex<Option<(Sender<Event>, JoinHandle<()>)>>,
+    /// A forked copy shares the grant without knowing it.
+    process: u32,
+}
+
+/// The instance that mints, and the ticket of its grant. `None` once its engine failed or the worker was stopped.
+struct Minting {
+    instance: Option<Instance>,
+    ticket: u64,
+}
+
+/// What the keeper's thread tells the others. No lock is held over IO.
+#[derive(Default)]
+struct Shared {
+    kept: Mutex<Kept>,
+    changed: Condvar,
+    /// What the instance's clock last read (Unix milliseconds), so that a pause ends exactly where its refusal says.
+    last_now_ms: AtomicU64,
+}
+
+#[derive(Default)]
+struct Kept {
+    view: Option<View>,
+    grant: Option<Grant>,
+    phase: Option<Phase>,
+    hindrance: Option<Hindrance>,
+    loss: Option<Loss>,
+    /// The keeper's thread is over.
+    is_over: bool,
+    released: Option<bool>,
+}
+
+impl Shared {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        // A panic while the lock was held leaves what was last told, which stands.
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The ports of one instance.
+struct WorkerPorts {
+    clock: Arc<dyn Clock>,
+    shared: Arc<Shared>,
+    grant: Option<Grant>,
+    floor_ms: u64,
+    ticket: u64,
+}
+
+impl WorkerPorts {
+    fn new(clock: Arc<dyn Clock>, shared: Arc<Shared>, grant: Grant) -> Self {
+        Self { clock, shared, floor_ms: grant.floor_ms(), ticket: grant.ticket(), grant: Some(grant) }
+    }
+}
+
+impl Ports for WorkerPorts {
+    fn now_ms(&mut self) -> u64 {
+        let now_ms = self.clock.now_ms();
+        self.shared.last_now_ms.store(now_ms, Ordering::Relaxed);
+        now_ms
+    }
+
+    fn error_bound_ms(&mut self) -> u32 {
+        self.clock.error_bound_ms()
+    }
+
+    fn take(&mut self) -> Result<Grant, LeaseError> {
+        self.grant.take().ok_or(LeaseError::AlreadyTaken)
+    }
+
+    fn ceiling_ms(&mut self, ticket: u64) -> u64 {
+        let view = self.shared.kept().view;
+        let boot_ms = self.clock.boot_ms();
+        view.filter(|view| view.ticket == ticket).map_or(0, |view| view.ceiling_ms(boot_ms))
+    }
+
+    /// A lease's floor is all that a former life can have reserved.
+    fn recover(&mut self, ticket: u64) -> Result<Option<u64>, MarkError> {
+        if ticket == self.ticket { Ok(Some(self.floor_ms)) } else { Err(MarkError::UnknownTicket) }
+    }
+
+    /// What the store has confirmed is durable, and it is renewed in the background.
+    fn reserve(&mut self, ticket: u64, _until_ms: u64) -> u64 {
+        let view = self.shared.kept().view;
+        view.filter(|view| view.ticket == ticket).map_or(0, |view| view.end_ms)
+    }
+}
+
+impl Worker {
+    /// Takes a code from `store` and starts an instance on its grant.
+    pub fn start(
+        engine: &Engine,
+        store: Box<dyn Store + Send>,
+        clock: Arc<dyn Clock>,
+        config: WorkerConfig,
+        observer: Observer,
+    ) -> Result<Self, WorkerError> {
+        let WorkerConfig { lease, policy, acquire_wait_max } = config;
+        let layout = lease.layout;
+        let lease = KeeperConfig { lead_ms: policy.lead_ms, ..lease };
+        let keeper = Keeper::new(lease).map_err(WorkerError::Config)?;
+        let shared = Arc::new(Shared::default());
+        let (events, received) = channel();
+        let thread = KeeperThread {
+            keeper,
+            store,
+            clock: Arc::clone(&clock),
+            shared: Arc::clone(&shared),
+            events: received,
+            observer,
+        };
+        let thread = std::thread::Builder::new()
+            .name("snowmint-keeper".into())
+            .spawn(move || thread.run())
+            .map_err(WorkerError::Thread)?;
+        let worker = Self {
+            engine: engine.clone(),
+            clock,
+            layout,
+            policy,
+            shared,
+            minting: Mutex::new(Minting { instance: None, ticket: 0 }),
+            keeper: Mutex::new(Some((events, thread))),
+            process: std::process::id(),
+        };
+        let grant = worker.first_grant(acquire_wait_max)?;
+        worker.instantiate(&mut worker.minting(), grant)?;
+        Ok(worker)
+    }
+
+    /// Waits for the first grant. Gives up at once where no wait within the limit can help.
+    fn first_grant(&self, wait_max: Duration) -> Result<Grant, WorkerError> {
+        let deadline = Instant::now() + wait_max;
+        let mut kept = self.shared.kept();
+        loop {
+            if let Some(grant) = kept.grant.take() {
+                return Ok(grant);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            let is_hopeless = match &kept.hindrance {
+                Some(Hindrance::Store(error)) => !error.is_transient(),
+                Some(Hindrance::NoneLeft(none)) => {
+                    none.wait_ms.is_some_and(|wait_ms| Duration::from_millis(wait_ms) > left)
+                }
+                Some(Hindrance::Clock { .. } | Hindrance::Refused(_)) | None => false,
+            };
+            if is_hopeless || left.is_zero() || kept.is_over {
+                return Err(match kept.hindrance.clone() {
+                    Some(hindrance) => WorkerError::NoGrant(hindrance),
+                    None => WorkerError::Slow,
+                });
+            }
+            let waited = self.shared.changed.wait_timeout(kept, left);
+            kept = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn minting(&self) -> MutexGuard<'_, Minting> {
+        // A panic within an instance leaves an instance that refuses or mints as before: its cursor is its own.
+        self.minting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn instantiate(&self, minting: &mut Minting, grant: Grant) -> Result<(), InstanceError<StartError>> {
+        let ticket = grant.ticket();
+        let ports = WorkerPorts::new(Arc::clone(&self.clock), Arc::clone(&self.shared), grant);
+        minting.instance = Some(self.engine.start(&self.layout, &self.policy, Box::new(ports))?);
+        minting.ticket = ticket;
+        Ok(())
+    }
+
+    /// Mints a run of up to `max` IDs of one tick.
+    ///
+    /// A refusal is waited out where the policy's longest wait allows it, without a lock held.
+    pub fn mint(&self, max: u32) -> Result<Run, WorkerError> {
+        let mut give_up_at = None;
+        loop {
+            let refusal = match self.mint_once(max) {
+                Err(WorkerError::Mint(InstanceError::Core(MintError::Refused(refusal)))) => refusal,
+                result => return result,
+            };
+            let wait_max = Duration::from_millis(u64::from(self.policy.wait_ms_max));
+            let now = Instant::now();
+            let budget = give_up_at.get_or_insert(now + wait_max).saturating_duration_since(now);
+            // Rounded up: what is left of a millisecond is enough for a clock that is about to tick.
+            let budget_ms = u64::try_from(budget.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
+            if !refusal.is_worth_waiting(budget_ms) {
+                return Err(WorkerError::Mint(InstanceError::Core(MintError::Refused(refusal))));
+            }
+            match refusal.wait() {
+                Wait::Ms(wait_ms) => {
+                    let until_ms = self.shared.last_now_ms.load(Ordering::Relaxed).saturating_add(wait_ms);
+                    self.clock.pause(until_ms, Duration::from_millis(wait_ms));
+                }
+                Wait::Unknown | Wait::Never => std::thread::sleep(UNKNOWN_PAUSE.min(budget)),
+            }
+        }
+    }
+
+    fn mint_once(&self, max: u32) -> Result<Run, WorkerError> {
+        self.check_process()?;
+        let mut minting = self.minting();
+        let result = match &mut minting.instance {
+            Some(instance) => instance.mint(max),
+            None => Err(InstanceError::Core(MintError::Refused(Refusal::Stopped))),
+        };
+        let is_over = match &result {
+            Err(InstanceError::Core(MintError::Refused(Refusal::LeaseLost))) => true,
+            Err(InstanceError::Engine(_)) => {
+                // Whatever state it is in, nothing more comes out of it.
+                minting.instance = None;
+                false
+            }
+            _ => false,
+        };
+        if is_over && let Some(grant) = self.shared.kept().grant.take() {
+            // A new grant is a new instance; the old one's ticket has no ceiling any more.
+            self.instantiate(&mut minting, grant)?;
+            if let Some(instance) = &mut minting.instance {
+                return Ok(instance.mint(max)?);
+            }
+        }
+        Ok(result?)
+    }
+
+    fn check_process(&self) -> Result<(), WorkerError> {
+        if std::process::id() == self.process { Ok(()) } else { Err(WorkerError::Forked) }
+    }
+
+    /// Makes every later ID of this worker greater than `id`. See [`snowmint_core::Generator::observe`].
+    ///
+    /// An ID that is only a little ahead of the clock is waited for, within the policy's longest wait.
+    pub fn observe(&self, id: Id) -> Result<(), WorkerError> {
+        self.check_process()?;
+        let mut waited = false;
+        loop {
+            let result = match &mut self.minting().instance {
+                Some(instance) => instance.observe(id),
+                None => Err(InstanceError::Core(ObserveError::Stopped)),
+            };
+            match result {
+                Err(InstanceError::Core(ObserveError::TooFarAhead { wait_ms }))
+                    if !waited && wait_ms <= u64::from(self.policy.wait_ms_max) =>
+                {
+                    waited = true;
+                    let until_ms = self.shared.last_now_ms.load(Ordering::Relaxed).saturating_add(wait_ms);
+                    self.clock.pause(until_ms, Duration::from_millis(wait_ms));
+                }
+                result => return Ok(result?),
+            }
+        }
+    }
+
+    /// What the keeper is doing, and since when it is hindered: for readiness and messages.
+    pub fn standing(&self) -> Standing {
+        let kept = self.shared.kept();
+        Standing {
+            phase: kept.phase.unwrap_or(Phase::Seeking),
+            view: kept.view,
+            hindrance: kept.hindrance.clone(),
+            loss: kept.loss.clone(),
+        }
+    }
+
+    /// The layout minted by.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The policy followed.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// The clock that IDs are stamped by.
+    pub(crate) fn clock(&self) -> &dyn Clock {
+        &*self.clock
+    }
+
+    /// Stops minting for good and gives the code back: at once, and with nothing wasted above what was reserved.
+    ///
+    /// `Ok(false)`: the store did not confirm it. Nothing is lost: the code expires by itself.
+    pub fn stop(&self) -> Result<bool, EngineError> {
+        if std::process::id() != self.process {
+            // The grant is the other process's, and so is the keeper.
+            return Ok(false);
+        }
+        let keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some((events, thread)) = keeper else { return Ok(self.shared.kept().released == Some(true)) };
+        let (stopped, failed) = {
+            let mut minting = self.minting();
+            let ticket = minting.ticket;
+            match minting.instance.take().map(|mut instance| instance.stop()) {
+                Some(Ok(last_ms)) => {
+                    (last_ms.map(|last_reserved_ms| Stopped { ticket, last_reserved_ms }), None)
+                }
+                // Without a word from the instance nothing can be given back below the confirmed end.
+                Some(Err(error)) => (None, Some(error)),
+                None => (None, None),
+            }
+        };
+        // The thread may have ended by itself; then there is nobody to tell, and nothing to wait for.
+        let _ = events.send(Event::Release { stopped, then: Then::End });
+        let _ = thread.join();
+        match failed {
+            Some(error) => Err(error),
+            None => Ok(self.shared.kept().released == Some(true)),
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // Nobody is left to be told of a failure; the code expires by itself then.
+        let _ = self.stop();
+    }
+}
+
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker").field("standing", &self.standing()).finish_non_exhaustive()
+    }
+}
+
+/// What a worker's keeper is doing.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    /// The phase.
+    pub phase: Phase,
+    /// The held grant.
+    pub view: Option<View>,
+    /// Why there is no code, or what last went wrong with the store.
+    pub hindrance: Option<Hindrance>,
+    /// Why the last grant ended, if it was lost.
+    pub loss: Option<Loss>,
+}
+
+/// The keeper's thread: sleeps until the keeper wants to be woken, and tells the others what it has.
+struct KeeperThread {
+    keeper: Keeper,
+    store: Box<dyn Store + Send>,
+    clock: Arc<dyn Clock>,
+    shared: Arc<Shared>,
+    events: Receiver<Event>,
+    observer: Observer,
+}
+
+impl KeeperThread {
+    fn run(mut self) {
+        let mut event = Event::Time;
+        loop {
+            let clock = Arc::clone(&self.clock);
+            let mut now = || Now {
+                boot_ms: clock.boot_ms(),
+                wall_ms: clock.now_ms(),
+                clock_error_ms: clock.error_bound_ms(),
+            };
+            let step =
+                snowmint_lease::step(&mut self.keeper, event, &*self.store, &mut now, &mut fresh_nonce);
+            self.publish(&step.notices);
+            if step.next_wake_boot_ms == u64::MAX {
+                break;
+            }
+            let sleep_ms = step.next_wake_boot_ms.saturating_sub(self.clock.boot_ms());
+            event = match self.events.recv_timeout(Duration::from_millis(sleep_ms)) {
+                Ok(event) => event,
+                Err(RecvTimeoutError::Timeout) => Event::Time,
+                // The worker is gone without a word, as after a failed start: give back what there is.
+                Err(RecvTimeoutError::Disconnected) => Event::Release { stopped: None, then: Then::End },
+            };
+        }
+        self.shared.kept().is_over = true;
+        self.shared.changed.notify_all();
+    }
+
+    fn publish(&mut self, notices: &[Notice]) {
+        let boot_ms = self.clock.boot_ms();
+        let mut kept = self.shared.kept();
+        kept.view = self.keeper.view();
+        kept.phase = Some(self.keeper.phase(boot_ms));
+        kept.hindrance = self.keeper.hindrance().cloned();
+        kept.loss = self.keeper.loss().cloned();
+        if let Some(grant) = self.keeper.take_grant(boot_ms) {
+            kept.grant = Some(grant);
+        }
+        for notice in notices {
+            match notice {
+                Notice::Released { .. } => kept.released = Some(true),
+                Notice::Unreleased { .. } => kept.released = Some(false),
+                _ => {}
+            }
+        }
+        drop(kept);
+        self.shared.changed.notify_all();
+        for notice in notices {
+            (self.observer)(notice);
+        }
+    }
+}
+
+/// 128 fresh random bits from the operating system: the nonce of one swap of a lease.
+pub fn fresh_nonce() -> u128 {
+    let mut bytes = [0; 16];
+    // The source fails only on systems that this host does not run on; a repeated nonce must not come of it.
+    if getrandom::fill(&mut bytes).is_err() {
+        std::process::abort();
+    }
+    u128::from_le_bytes(bytes)
+}
+
+/// Why a worker did not start or did not mint.
+#[derive(Debug)]
+pub enum WorkerError {
+    /// The lease's configuration is at fault.
+    Config(KeeperConfigError),
+    /// The keeper's thread cannot be started.
+    Thread(std::io::Error),
+    /// There is no code to mint with.
+    NoGrant(Hindrance),
+    /// The store did not answer in time.
+    Slow,
+    /// The instance did not start.
+    Start(InstanceError<StartError>),
+    /// The instance did not mint.
+    Mint(InstanceError<MintError>),
+    /// The instance did not observe.
+    Observe(InstanceError<ObserveError>),
+    /// The process was forked: this copy has no right to the grant.
+    Forked,
+}
+
+impl WorkerError {
+    /// The refusal, if it is one.
+    pub fn refusal(&self) -> Option<Refusal> {
+        match self {
+            Self::Mint(InstanceError::Core(MintError::Refused(refusal))) => Some(*refusal),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for WorkerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Config(error) => error.fmt(f),
+            Self::Thread(error) => write!(f, "the keeper's thread cannot be started: {error}"),
+            Self::NoGrant(hindrance) => hindrance.fmt(f),
+            Self::Slow => f.write_str("the lease store did not answer in time; see to its disk or its network"),
+            Self::Start(error) => error.fmt(f),
+            Self::Mint(error) => error.fmt(f),
+            Self::Observe(error) => error.fmt(f),
+            Self::Forked => f.write_str(
+                "this process is a fork of the one that holds the lease; start a worker of its own in each process",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for WorkerError {}
+
+impl From<InstanceError<StartError>> for WorkerError {
+    fn from(error: InstanceError<StartError>) -> Self {
+        Self::Start(error)
+    }
+}
+
+impl From<InstanceError<MintError>> for WorkerError {
+    fn from(error: InstanceError<MintError>) -> Self {
+        Self::Mint(error)
+    }
+}
+
+impl From<InstanceError<ObserveError>> for WorkerError {
+    fn from(error: InstanceError<ObserveError>) -> Self {
+        Self::Observe(error)
+    }
+}
