@@ -26,7 +26,7 @@ pub(super) fn check(workspace: &Workspace, steps: &mut Steps) {
         command
     };
     steps.step("licences, bans, sources", || {
-        run(deny().args(["--locked", "check", "bans", "licenses", "sources"]))?;
+        run(deny().args(["--locked", "check", "--hide-inclusion-graph", "bans", "licenses", "sources"]))?;
         Ok(Outcome::Done)
     });
     steps.step("advisories", || {
