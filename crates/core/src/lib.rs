@@ -54,6 +54,7 @@ mod policy;
 mod ports;
 mod rank;
 mod refusal;
+mod requirements;
 mod text;
 mod time;
 mod warning;
@@ -74,6 +75,9 @@ pub use policy::{
 pub use ports::{LeaseError, MarkError, MintError, Minter, Ports, StartError};
 pub use rank::{CANDIDATES_MAX, Candidate, Form, Ranking, Reason, ReasonKind, Verdict};
 pub use refusal::{Refusal, Wait};
+pub use requirements::{
+    Check, Derived, MS_PER_YEAR, Margin, Need, Requirements, RequirementsError, Shortfall, WayOut,
+};
 pub use text::{
     DECIMAL_BYTES_MAX, ForeignForm, Found, ParseError, ParseErrorKind, Text, TextForm, write_decimal,
 };
