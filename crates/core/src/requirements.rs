@@ -118,7 +118,7 @@ impl Requirements {
         let [mut timestamp, region, worker, mut sequence] = Need::ALL.map(|need| self.bits(need));
         let wanted = RESERVED_BITS + timestamp + region + worker + sequence;
         let Some(spare_bits) = ID_BITS.checked_sub(wanted) else {
-            return Err(RequirementsError::Over(self.shortfall(wanted - ID_BITS)));
+            return Err(RequirementsError::Over(Shortfall { bits_over: wanted - ID_BITS, needs: *self }));
         };
         let to_sequence = SEQUENCE_BITS_WANTED.saturating_sub(sequence).min(spare_bits);
         sequence += to_sequence;
@@ -177,28 +177,6 @@ impl Requirements {
             Need::Burst => u128::from(layout.ids_per_tick()) * ns_per_ms / tick_ns,
         };
         Margin { need, asked: self.asked(need), holds: u64::try_from(holds).unwrap_or(u64::MAX) }
-    }
-
-    /// The ways out, each of which narrows one field by all the bits that are missing; first the one that leaves most
-    /// of what was asked for.
-    fn shortfall(&self, bits_over: u32) -> Shortfall {
-        let mut ways = Need::ALL.map(|need| {
-            let bits = self.bits(need);
-            let narrower = bits.checked_sub(bits_over).filter(|narrower| *narrower >= need.bits_min())?;
-            let asked = self.asked(need);
-            // 64 bits hold more than can be counted; 63 is the widest field.
-            let held = need.held_by(bits.min(ID_BITS - 1));
-            Some(WayOut { need, asked, held, left: need.held_by(narrower) })
-        });
-        ways.sort_unstable_by(|a, b| match (a, b) {
-            (Some(a), Some(b)) => {
-                let (a_left, b_left) =
-                    (u128::from(a.left) * u128::from(b.asked), u128::from(b.left) * u128::from(a.asked));
-                b_left.cmp(&a_left)
-            }
-            _ => b.is_some().cmp(&a.is_some()),
-        });
-        Shortfall { bits_over, ways }
     }
 }
 
@@ -293,16 +271,37 @@ pub enum RequirementsError {
 /// By how much requirements do not fit, and what could give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shortfall {
-    /// Bits that are missing.
-    pub bits_over: u32,
-    ways: [Option<WayOut>; 4],
+    bits_over: u32,
+    needs: Requirements,
 }
 
 impl Shortfall {
-    /// The ways out, the cheapest first: the one that leaves most of what was asked for. None where no requirement
-    /// alone can give enough.
-    pub fn ways(&self) -> impl Iterator<Item = &WayOut> {
-        self.ways.iter().flatten()
+    /// How many bits are missing.
+    pub const fn bits_over(&self) -> u32 {
+        self.bits_over
+    }
+
+    /// The ways out, each of which narrows one field by all the bits that are missing; the cheapest first, which leaves
+    /// most of what was asked for. None where no requirement alone can give enough.
+    pub fn ways(&self) -> impl Iterator<Item = WayOut> {
+        let mut ways = Need::ALL.map(|need| self.way(need));
+        ways.sort_unstable_by(|a, b| match (a, b) {
+            (Some(a), Some(b)) => {
+                let a_left = u128::from(a.left) * u128::from(b.asked);
+                let b_left = u128::from(b.left) * u128::from(a.asked);
+                b_left.cmp(&a_left)
+            }
+            _ => b.is_some().cmp(&a.is_some()),
+        });
+        ways.into_iter().flatten()
+    }
+
+    fn way(&self, need: Need) -> Option<WayOut> {
+        let bits = self.needs.bits(need);
+        let narrower = bits.checked_sub(self.bits_over).filter(|narrower| *narrower >= need.bits_min())?;
+        // What 64 bits hold cannot be counted; 63 is the widest field.
+        let held = need.held_by(bits.min(ID_BITS - 1));
+        Some(WayOut { need, asked: self.needs.asked(need), held, left: need.held_by(narrower) })
     }
 }
 
@@ -336,7 +335,7 @@ impl fmt::Display for RequirementsError {
         match self {
             Self::Zero { need } => write!(f, "0 {} are asked for; ask for 1 or more", need.unit()),
             Self::Over(shortfall) => {
-                let bits_over = shortfall.bits_over;
+                let bits_over = shortfall.bits_over();
                 let plural = if bits_over == 1 { "" } else { "s" };
                 write!(f, "{bits_over} bit{plural} over the {} that an ID has: ", ID_BITS - RESERVED_BITS)?;
                 let mut ways = shortfall.ways().peekable();
