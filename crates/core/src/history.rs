@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::{FieldError, Id, Layout, LayoutError, Parts, Role, UnixTime};
+use crate::{FieldError, Id, Layout, LayoutError, LayoutTextError, Parts, Role, UnixTime};
 
 /// The most formats that a history holds.
 pub const FORMATS_MAX: usize = 8;
@@ -177,7 +177,7 @@ pub enum HistoryError {
     /// Not the canonical text of a history.
     Text,
     /// A layout in the text is none.
-    Layout(LayoutError),
+    Layout(LayoutTextError),
 }
 
 impl fmt::Display for HistoryError {
