@@ -162,15 +162,12 @@ impl Mark {
     }
 
     fn text(&self) -> String {
-        let mut text =
-            String::from("snowmint: locked by the process that has the store; keep it with the store\n");
-        if let Some((uuid, generation)) = self.founded {
-            text.push_str(&format!("store {uuid:032x} generation {generation}\n"));
-        }
-        if let Some(pid) = self.pid {
-            text.push_str(&format!("pid {pid}\n"));
-        }
-        text
+        let head = "snowmint: locked by the process that has the store; keep it with the store";
+        let founded =
+            self.founded.map(|(uuid, generation)| format!("store {uuid:032x} generation {generation}"));
+        let pid = self.pid.map(|pid| format!("pid {pid}"));
+        let lines = [Some(head.to_owned()), founded, pid].into_iter().flatten();
+        lines.map(|line| line + "\n").collect()
     }
 }
 
