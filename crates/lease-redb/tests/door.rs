@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicU64;
 use common::{T, Worker, cluster, nonces, now};
 use redb::{Database, ReadableDatabase, TableDefinition};
 use snowmint_core::Layout;
-use snowmint_lease::{ClusterRecord, Event, Hindrance, Notice, State, Store, StoreError};
+use snowmint_lease::{ClusterRecord, Event, Hindrance, Loss, Notice, State, Store, StoreError};
 use snowmint_lease_redb::{FORMAT_VERSION, Recovery, RedbStore};
 
 fn recovery() -> Recovery {
@@ -157,6 +157,29 @@ fn a_copy_is_refused_until_it_is_recovered() {
     let moved = temp.path().join("moved");
     fs::rename(&copy, &moved).unwrap();
     assert!(RedbStore::open(&moved).is_ok());
+}
+
+#[test]
+fn an_old_backup_that_was_put_back_is_recovered_above_what_it_has_forgotten() {
+    // Shows an operator who puts back a backup from before a recovery: the next generation is above both, a keeper that
+    // lived through all of it is told so, and its old ticket and revisions mean nothing any more.
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("store.redb");
+    drop(RedbStore::init(temp.path(), &cluster()).unwrap());
+    let backup = fs::read(&path).unwrap();
+    let store =
+        RedbStore::recover(temp.path(), &Recovery { not_before_ms: 0, ..recovery() }, &now(0)).unwrap();
+    let mut worker = Worker::new(1, Arc::new(AtomicU64::new(2_000)));
+    worker.step(&store, Event::Time);
+    let ticket = worker.keeper.take_grant(2_000).unwrap().ticket();
+    drop(store);
+
+    fs::write(&path, backup).unwrap();
+    let store = RedbStore::recover(temp.path(), &recovery(), &now(2_000)).unwrap();
+    assert_eq!(store.cluster().unwrap().record.generation, 3);
+    let notices = worker.wake(&store);
+    let loss = Loss::Store(StoreError::WrongGeneration { stored: 3, granted: 2 });
+    assert_eq!(notices, [Notice::Lost { ticket, loss }]);
 }
 
 #[test]

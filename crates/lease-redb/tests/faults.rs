@@ -64,14 +64,12 @@ fn a_swap_that_fails_anywhere_is_done_or_not_done() {
     // one, and the new one if the swap was confirmed.
     let temp = tempfile::tempdir().unwrap();
     drop(RedbStore::init(temp.path(), &cluster()).unwrap());
-    let mut end_ms = 1_000;
-    for left in 0.. {
+    for (end_ms, left) in (1_001..).zip(0..) {
         let plan = Plan::sound(&Arc::default());
         let wrapped = plan.clone();
         let store = RedbStore::open_through(temp.path(), |file| Faulty { file, plan: wrapped }).unwrap();
         let guard = store.cluster().unwrap().revision;
         let before = store.read(3).unwrap();
-        end_ms += 1;
         let record = CodeRecord { end_ms, ..before.record.clone() };
         plan.fail_after(left, EIO);
         let swapped = store.swap(3, before.revision, guard, &record);

@@ -55,8 +55,8 @@
 //!
 //! | feature | adds |
 //! |---|---|
-//! | `memory` | [`MemoryStore`] |
-//! | `conformance` | [`conformance`], the cases that every store must pass |
+//! | `memory` | `MemoryStore` |
+//! | `conformance` | the module `conformance`: the cases that every store must pass |
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
 //! The keeper, told event by event: every row of its table, and every way in which a reply can go wrong.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // It is all test.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)] // It is all test.
 
 use std::num::NonZeroU32;
 
@@ -145,7 +145,7 @@ impl Rig {
 
     fn losses(&self) -> Vec<&Loss> {
         let loss = |notice| match notice {
-            &Notice::Lost { ref loss, .. } => Some(loss),
+            Notice::Lost { loss, .. } => Some(loss),
             _ => None,
         };
         self.notices.iter().filter_map(loss).collect()
@@ -399,8 +399,8 @@ fn f2_a_restart_with_the_clock_set_back_waits_for_the_end_of_the_life_before() {
     expire_all(&store, &before.now(), 0, draw).unwrap();
     let mut after = Rig::new(3);
     after.at(START_MS).settle(&store);
-    let Some(Hindrance::NoneLeft(none)) = after.keeper.hindrance() else { panic!("{:?}", after.keeper) };
-    assert_eq!(none.wait_ms, Some(3_600_001), "3,601,000 - 1,000 and one more");
+    let Some(Hindrance::NoneLeft(left)) = after.keeper.hindrance() else { panic!("{:?}", after.keeper) };
+    assert_eq!(left.wait_ms, Some(3_600_001), "3,601,000 - 1,000 and one more");
     after.at(3_601_000).settle(&store);
     assert_eq!(after.keeper.take_grant(after.boot_ms), None);
     after.at(3_601_001).settle(&store);
