@@ -144,11 +144,13 @@ impl Rig {
     }
 
     fn losses(&self) -> Vec<&Loss> {
-        let loss = |notice| match notice {
-            Notice::Lost { loss, .. } => Some(loss),
-            _ => None,
-        };
-        self.notices.iter().filter_map(loss).collect()
+        let mut losses = Vec::new();
+        for notice in &self.notices {
+            if let Notice::Lost { loss, .. } = notice {
+                losses.push(loss);
+            }
+        }
+        losses
     }
 }
 
