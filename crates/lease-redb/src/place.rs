@@ -276,3 +276,52 @@ impl Identity {
         Some(Self { inode: known(number(inode)?), born_ns: known(number(born_ns)?) })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_system_that_cannot_lock_is_named_as_such() {
+        // Shows what the system's errors of locking mean: 37 no locks available, 38 and 95 not supported, 13 no right.
+        let place = Place::new(Path::new("dir"));
+        for (errno, reason) in [(37, "no-locks"), (38, "no-locks"), (95, "no-locks"), (13, "read-only")] {
+            assert_eq!(place.lock_error(&io::Error::from_raw_os_error(errno)).reason(), reason, "{errno}");
+        }
+    }
+
+    #[test]
+    fn the_lock_file_is_read_as_far_as_it_can_be() {
+        // Shows that a mark survives its text, and that a torn or foreign text is nothing known, never an error.
+        for mark in [
+            Mark::default(),
+            Mark { pid: Some(7), founded: None },
+            Mark { pid: Some(u32::MAX), founded: Some((u128::MAX, u16::MAX)) },
+        ] {
+            assert_eq!(Mark::parse(&mark.text()), mark);
+        }
+        for text in
+            ["", "pid", "pid x", "pid -1", "store 5", "store x generation 1", "store 5 generation 99999"]
+        {
+            assert_eq!(Mark::parse(text), Mark::default(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_file_system_does_not_know_tells_no_file_from_another() {
+        // Shows when two identities differ, and that their bytes are read back.
+        let identity = |inode, born_ns| Identity { inode, born_ns };
+        let own = identity(Some(5), Some(9));
+        for (other, is_other) in [
+            (own, false),
+            (identity(Some(6), Some(9)), true),
+            (identity(Some(5), Some(8)), true),
+            (identity(Some(5), None), false),
+            (identity(None, None), false),
+        ] {
+            assert_eq!(own.difference(&other).is_some(), is_other, "{other:?}");
+            assert_eq!(Identity::decode(&other.encode()), Some(other));
+        }
+        assert_eq!(Identity::decode(&[0; 15]), None);
+    }
+}

@@ -596,6 +596,39 @@ fn an_acquire_that_lands_after_the_read_that_missed_it_is_not_adopted() {
 }
 
 #[test]
+fn a_claim_that_another_won_is_not_adopted() {
+    // Shows the acquire that never arrived, while another keeper took the same code: the read shows an active record
+    // of the very term that was hoped for, and the foreign nonce tells.
+    let store = founded();
+    let mut rig = Rig::new(1);
+    rig.at(START_MS).settle_to_swap(&store);
+    let (_, Request::Swap { code, record, .. }) = rig.asked.take().unwrap() else { panic!() };
+    let stored = store.read(code).unwrap();
+    let other = CodeRecord { nonce: 1 << 100, ..record };
+    store.swap(code, stored.revision, store.cluster().unwrap().revision, &other).unwrap();
+    rig.wake().wake().answer(&store);
+    assert_eq!((rig.keeper.view(), rig.keeper.phase(rig.boot_ms)), (None, Phase::Seeking));
+    rig.settle(&store);
+    assert_ne!(rig.keeper.view().unwrap().code, code);
+}
+
+#[test]
+fn a_twin_of_the_same_grant_is_found_out() {
+    // Shows a machine that was cloned with its grant: the twin renews at the same term, and the nonce, which is none of
+    // this grant's, is final for whoever comes second.
+    let store = founded();
+    let mut rig = Rig::new(1);
+    let ticket = rig.hold(&store);
+    let code = rig.keeper.view().unwrap().code;
+    let stored = store.read(code).unwrap();
+    let twin = CodeRecord { nonce: 1 << 100, end_ms: T + 2_100, ..stored.record };
+    store.swap(code, stored.revision, store.cluster().unwrap().revision, &twin).unwrap();
+    rig.at(1_333).answer(&store).answer(&store);
+    assert_eq!(rig.losses(), [&Loss::Superseded { state: State::Active, term: 1 }]);
+    assert_eq!(rig.ceiling_ms(ticket), 0);
+}
+
+#[test]
 fn a_lost_race_is_run_again_at_once() {
     // Shows two keepers after the same best code: one gets it, the other its next best.
     let store = founded();
