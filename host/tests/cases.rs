@@ -1,5 +1,7 @@
 //! The table of cases through the component in wasmtime: the same rows, the same refusals as core's.
 
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+
 use snowmint::{Engine, Instance, InstanceError, Lifecycle};
 use snowmint_core::{Id, Layout, MintError, Node, ObserveError, Policy, Run};
 

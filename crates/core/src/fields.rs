@@ -49,6 +49,13 @@ impl Layout {
         })
     }
 
+    /// The first field that differs between IDs of one tick although it stands above the timestamp.
+    pub(crate) fn variable_above_timestamp(&self) -> Option<(Field, u32)> {
+        self.placed()
+            .take_while(|(field, _)| field.role() != Role::Timestamp)
+            .find(|(field, _)| field.role() != Role::Reserved)
+    }
+
     /// The bits that differ between IDs of one tick: all but the timestamp's and the reserved ones.
     pub(crate) fn variable_mask(&self) -> u64 {
         self.placed()

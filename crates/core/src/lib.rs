@@ -23,10 +23,25 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # Reading IDs
+//!
+//! | question | answer |
+//! |---|---|
+//! | what is this text? | [`TextForm`], [`ForeignForm`]; [`WideId`] for UUIDs and other wide kinds |
+//! | what does this ID hold? | [`Layout::values`], [`Layout::time_of`], [`Layout::warnings`] |
+//! | which scheme made it? | [`Ranking`], over every [`Scheme`] |
+//! | which IDs have this time? | [`Layout::ids_at`] |
+//! | which layout holds what I need? | [`Requirements`] |
+//! | how do I change my layout? | [`CutoverPlan`], [`FormatHistory`] |
+//!
+//! # Features
+//!
+//! `serde`: [`Id`] as a string of digits in JSON and its like. Off by default, and then there is no dependency.
+//!
 //! # What is not here
 //!
 //! No clock is read, nobody sleeps, nothing is allocated, no thread is started: time and bounds are arguments. There
-//! is no dependency and no `unsafe`. Leases are made in `snowmint-lease`, whose grants are what a generator takes.
+//! is no dependency by default, and no `unsafe`. Leases are made in `snowmint-lease`, whose grants are what a generator takes.
 //!
 //! # Words
 //!
@@ -38,6 +53,8 @@
 //! | node | region and worker |
 //! | grant | the right to mint for one node, above a floor |
 //! | run | IDs of one tick: first, stride, count |
+//! | scheme | a layout that others mint by, and what is known of it |
+//! | form | a way to write an ID as text |
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -48,20 +65,26 @@ extern crate std;
 mod catalogue;
 mod fields;
 mod generator;
+mod history;
 mod id;
 mod layout;
 mod policy;
 mod ports;
 mod rank;
 mod refusal;
+mod requirements;
+#[cfg(feature = "serde")]
+mod serde;
 mod text;
 mod time;
 mod warning;
+mod wide;
 
 pub use catalogue::{Caution, Scheme, Status};
 #[cfg(target_has_atomic = "64")]
 pub use generator::AtomicGenerator;
 pub use generator::{Bounds, CursorCell, Generator, Grant, ObserveError, SharedGenerator};
+pub use history::{CutoverError, CutoverPlan, FORMATS_MAX, Format, FormatHistory, HistoryError, Side};
 pub use id::{Id, Node, Run, RunIds};
 pub use layout::{
     FIELDS_MAX, Field, FieldError, FieldNameError, ID_BITS, Layout, LayoutError, LayoutTextError, NS_PER_MS,
@@ -74,8 +97,12 @@ pub use policy::{
 pub use ports::{LeaseError, MarkError, MintError, Minter, Ports, StartError};
 pub use rank::{CANDIDATES_MAX, Candidate, Form, Ranking, Reason, ReasonKind, Verdict};
 pub use refusal::{Refusal, Wait};
+pub use requirements::{
+    Check, Derived, MS_PER_YEAR, Margin, Need, Requirements, RequirementsError, Shortfall, WayOut,
+};
 pub use text::{
     DECIMAL_BYTES_MAX, ForeignForm, Found, ParseError, ParseErrorKind, Text, TextForm, write_decimal,
 };
 pub use time::{TickError, TickIds, TimeError, TimeErrorKind, TimeText, UnixTime};
 pub use warning::{Warning, Warnings, written_by_javascript};
+pub use wide::{WideId, WideKind};

@@ -440,6 +440,22 @@ mod tests {
         assert_eq!(first.reasons().map(|reason| reason.cost_sixteenths).sum::<u32>(), first.cost);
     }
 
+    /// Our own IDs are recognised, and the clearer the more idle the worker.
+    #[test]
+    fn own_ids() {
+        let layout = crate::Layout::SNOWMINT;
+        let check = |region: u32, worker: u32, sequence: u64, verdict: Verdict| {
+            let tick = NOW_MS - 1_000 - layout.epoch_unix_ms();
+            let id = layout.compose(tick, layout.node(region, worker).unwrap(), sequence).unwrap();
+            let ranking = Ranking::of(id, NOW_MS);
+            assert_eq!(ranking.candidates().next().unwrap().scheme.name, "snowmint");
+            assert_eq!(ranking.verdict(), verdict, "{id}");
+        };
+        check(0, 0, 0, Verdict::Likely);
+        check(0, 1, 7, Verdict::Likely);
+        check(3, 200, 3_000, Verdict::Ambiguous);
+    }
+
     /// Candidates come in order, and no scheme twice.
     #[test]
     fn order() {

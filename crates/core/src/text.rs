@@ -398,6 +398,11 @@ const BASE62: Numerals = Numerals {
     spelling: Spelling::Exact,
 };
 
+/// The value of a digit of Crockford's base32, for kinds of ID that are wider than this module's.
+pub(crate) fn crockford_digit(byte: u8) -> Option<u64> {
+    BASE32.digit(byte)
+}
+
 impl Numerals {
     fn digit(&self, byte: u8) -> Option<u64> {
         let digit = match self.spelling {

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::{Id, Layout, NS_PER_MS, Role};
+use crate::{Id, Layout, NS_PER_MS};
 
 const NS_PER_S: u64 = 1_000_000_000;
 const S_PER_DAY: u64 = 86_400;
@@ -580,9 +580,7 @@ impl Layout {
 
     /// Whether IDs sort by time: nothing that differs between IDs of one tick stands above the timestamp.
     pub fn is_time_first(&self) -> bool {
-        self.placed()
-            .take_while(|(field, _)| field.role() != Role::Timestamp)
-            .all(|(field, _)| field.role() == Role::Reserved)
+        self.variable_above_timestamp().is_none()
     }
 }
 
@@ -593,7 +591,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::Field;
+    use crate::{Field, Role};
 
     const fn layout(role_above: Role, tick_ns: u64, epoch_unix_ms: u64) -> Layout {
         let fields =

@@ -37,6 +37,7 @@
 //! operator's act, which needs [`RedbStore::recover`].
 
 #![forbid(unsafe_code)]
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod fault;
 mod place;

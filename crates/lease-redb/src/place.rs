@@ -162,15 +162,12 @@ impl Mark {
     }
 
     fn text(&self) -> String {
-        let mut text =
-            String::from("snowmint: locked by the process that has the store; keep it with the store\n");
-        if let Some((uuid, generation)) = self.founded {
-            text.push_str(&format!("store {uuid:032x} generation {generation}\n"));
-        }
-        if let Some(pid) = self.pid {
-            text.push_str(&format!("pid {pid}\n"));
-        }
-        text
+        let head = "snowmint: locked by the process that has the store; keep it with the store";
+        let founded =
+            self.founded.map(|(uuid, generation)| format!("store {uuid:032x} generation {generation}"));
+        let pid = self.pid.map(|pid| format!("pid {pid}"));
+        let lines = [Some(head.to_owned()), founded, pid].into_iter().flatten();
+        lines.map(|line| line + "\n").collect()
     }
 }
 
@@ -277,5 +274,54 @@ impl Identity {
         let number = |bytes: &[u8]| bytes.try_into().ok().map(u64::from_le_bytes);
         let known = |number| (number != 0).then_some(number);
         Some(Self { inode: known(number(inode)?), born_ns: known(number(born_ns)?) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_system_that_cannot_lock_is_named_as_such() {
+        // Shows what the system's errors of locking mean: 37 no locks available, 38 and 95 not supported, 13 no right.
+        let place = Place::new(Path::new("dir"));
+        for (errno, reason) in [(37, "no-locks"), (38, "no-locks"), (95, "no-locks"), (13, "read-only")] {
+            assert_eq!(place.lock_error(&io::Error::from_raw_os_error(errno)).reason(), reason, "{errno}");
+        }
+    }
+
+    #[test]
+    fn the_lock_file_is_read_as_far_as_it_can_be() {
+        // Shows that a mark survives its text, and that a torn or foreign text is nothing known, never an error.
+        for mark in [
+            Mark::default(),
+            Mark { pid: Some(7), founded: None },
+            Mark { pid: Some(u32::MAX), founded: Some((u128::MAX, u16::MAX)) },
+        ] {
+            assert_eq!(Mark::parse(&mark.text()), mark);
+        }
+        for text in
+            ["", "pid", "pid x", "pid -1", "store 5", "store x generation 1", "store 5 generation 99999"]
+        {
+            assert_eq!(Mark::parse(text), Mark::default(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_file_system_does_not_know_tells_no_file_from_another() {
+        // Shows when two identities differ, and that their bytes are read back.
+        let identity = |inode, born_ns| Identity { inode, born_ns };
+        let own = identity(Some(5), Some(9));
+        for (other, is_other) in [
+            (own, false),
+            (identity(Some(6), Some(9)), true),
+            (identity(Some(5), Some(8)), true),
+            (identity(Some(5), None), false),
+            (identity(None, None), false),
+        ] {
+            assert_eq!(own.difference(&other).is_some(), is_other, "{other:?}");
+            assert_eq!(Identity::decode(&other.encode()), Some(other));
+        }
+        assert_eq!(Identity::decode(&[0; 15]), None);
     }
 }

@@ -31,6 +31,9 @@ const FILE: TableDefinition<'static, &'static str, &'static [u8]> = TableDefinit
 const VERSION_KEY: &str = "version";
 const IDENTITY_KEY: &str = "identity";
 
+/// The cluster record's revision begins with its generation above this many bits.
+const REVISION_BITS: u32 = 48;
+
 /// The records of 65,536 codes fit; redb's default is a gigabyte.
 const CACHE_BYTES: usize = 16 << 20;
 
@@ -162,12 +165,18 @@ impl RedbStore {
         now: &Now,
     ) -> Result<Self, StoreError> {
         let identity = Identity::of(&open_file(&place)?)?;
+        let known = place.mark().founded;
         let raise = || {
             let before = read_cluster(&db)?;
             check_same(&before.record, &recovery.cluster)?;
-            let cluster = raised(&before.record, recovery, now)?;
+            // The file may be an old backup of the store that the lock file speaks of.
+            let known = known.map_or(0, |(_, generation)| generation);
+            let generation = before.record.generation.max(known);
+            let cluster = raised(&ClusterRecord { generation, ..before.record }, recovery, now)?;
+            // Revisions of the writes that the file has forgotten must not come back either.
+            let revision = first_revision(&cluster).max(before.revision.get() + 1);
             write(&db, |txn| {
-                let bytes = with_revision(before.revision.get() + 1, &cluster.encode());
+                let bytes = with_revision(revision, &cluster.encode());
                 txn.open_table(CLUSTER)?.insert((), &*bytes)?;
                 txn.open_table(FILE)?.insert(IDENTITY_KEY, &*identity.encode())?;
                 Ok(())
@@ -313,7 +322,7 @@ impl Store for RedbStore {
     fn create_cluster(&self, record: &ClusterRecord) -> Result<(), StoreError> {
         self.call(|db| {
             write(db, |txn| {
-                let bytes = with_revision(1, &record.encode());
+                let bytes = with_revision(first_revision(record), &record.encode());
                 if txn.open_table(CLUSTER)?.insert((), &*bytes)?.is_some() {
                     return Err(self.already().into());
                 }
@@ -354,6 +363,11 @@ fn write<T>(db: &Database, change: impl FnOnce(&WriteTransaction) -> Result<T, F
             Err(fault)
         }
     }
+}
+
+/// The cluster record's first revision in a generation: above those of all generations before.
+const fn first_revision(cluster: &ClusterRecord) -> u64 {
+    (cluster.generation as u64) << REVISION_BITS
 }
 
 fn with_revision(revision: u64, record: &[u8]) -> Vec<u8> {
@@ -443,7 +457,8 @@ fn found(place: &Place, cluster: &ClusterRecord) -> Result<(), StoreError> {
                 table.insert(code, &*with_revision(1, &record.encode()))?;
             }
             // One transaction, so that the order does not matter here; it is that of every store.
-            txn.open_table(CLUSTER)?.insert((), &*with_revision(1, &cluster.encode()))?;
+            txn.open_table(CLUSTER)?
+                .insert((), &*with_revision(first_revision(cluster), &cluster.encode()))?;
             Ok(())
         })
     })?;

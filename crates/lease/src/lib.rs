@@ -55,10 +55,11 @@
 //!
 //! | feature | adds |
 //! |---|---|
-//! | `memory` | [`MemoryStore`] |
-//! | `conformance` | [`conformance`], the cases that every store must pass |
+//! | `memory` | `MemoryStore` |
+//! | `conformance` | the module `conformance`: the cases that every store must pass |
 
 #![forbid(unsafe_code)]
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 pub mod agreement;
 #[cfg(feature = "conformance")]
