@@ -13,7 +13,7 @@ use crate::steps::{Outcome, Steps};
 /// Crates that are checked with no feature, with each alone, and with all.
 ///
 /// The loop is ours, not cargo-hack's: cargo tells the features, so there is nothing to install.
-const EACH_FEATURE: &[&str] = &["snowmint-core"];
+const EACH_FEATURE: &[&str] = &["snowmint-core", "snowmint-lease"];
 
 /// What a test's helpers may do beside tests themselves, which clippy.toml speaks of: they fail by panicking.
 const ALLOWED_IN_TESTS: &[&str] = &[
