@@ -73,9 +73,10 @@ impl Workspace {
         command
     }
 
-    /// `--workspace` without the guest, for commands that build for this machine.
+    /// Everything but the guest, for commands that build for this machine. With all features, which add and never
+    /// alter: what is behind one is tested, linted and documented too.
     pub(crate) fn natively(&self) -> Vec<&'static str> {
-        let mut args = vec!["--workspace"];
+        let mut args = vec!["--workspace", "--all-features"];
         if self.package(COMPONENT).is_some() {
             args.extend(["--exclude", COMPONENT]);
         }
