@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use snowmint::{Clock, Engine, Ids, SystemClock, Worker, WorkerConfig, WorkerError, fresh_nonce};
 use snowmint_core::{Field, Id, Layout, NS_PER_MS, Policy, Refusal, Role};
-use snowmint_lease::{ClusterRecord, Hindrance, KeeperConfig, Now, Owner, Phase, Store};
+use snowmint_lease::{ClusterRecord, Hindrance, KeeperConfig, Loss, Notice, Now, Owner, Phase, Store};
 use snowmint_lease_redb::RedbStore;
 
 /// The machine's clock, set so many milliseconds ahead or back.
@@ -344,12 +344,13 @@ fn a_lost_lease_is_refused_and_a_new_one_goes_on() {
     let store: Arc<RedbStore> = Arc::new(open(directory.path(), layout, &*clock));
     let mut config = config(layout, Policy::CLASSIC);
     config.lease.window_ms = 300;
+    let (told, notices) = channel();
     let worker = Worker::start(
         &Engine::new(None).unwrap(),
         Box::new(SharedStore(Arc::clone(&store))),
         clock.clone(),
         config,
-        Box::new(|_| {}),
+        Box::new(move |notice| told.send(notice.clone()).unwrap()),
     )
     .unwrap();
     let mut seen: HashSet<Id> = worker.mint(100).unwrap().into_iter().collect();
@@ -358,7 +359,6 @@ fn a_lost_lease_is_refused_and_a_new_one_goes_on() {
     let now = Now { boot_ms: clock.boot_ms(), wall_ms: clock.now_ms(), clock_error_ms: 0 };
     snowmint_lease::store::fence(&*store, first.code, 1_000_000, &now, fresh_nonce()).unwrap();
     // Until the keeper notices, what is minted lies at or below the old end; then another code is taken.
-    let mut refused = 0;
     let second = loop {
         match worker.mint(1) {
             Ok(run) => {
@@ -373,12 +373,15 @@ fn a_lost_lease_is_refused_and_a_new_one_goes_on() {
             Err(error) => {
                 let refusal = error.refusal().unwrap();
                 assert!(matches!(refusal, Refusal::LeaseLost | Refusal::Ceiling { .. }), "{refusal}");
-                refused += 1;
             }
         }
     };
     assert_ne!(second, u64::from(first.code));
-    assert!(worker.standing().loss.is_some(), "after {refused} refusals");
+    drop(worker);
+    let superseded = |notice: &Notice| {
+        matches!(notice, Notice::Lost { ticket, loss: Loss::Superseded { .. } } if *ticket == first.ticket)
+    };
+    assert_eq!(notices.into_iter().filter(superseded).count(), 1);
 }
 
 /// A store that a test and a worker share.
