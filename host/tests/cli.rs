@@ -30,7 +30,9 @@ impl Home {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_snowmint"));
-        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("SNOWMINT_")) {
+        for (name, _) in
+            std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("SNOWMINT_"))
+        {
             command.env_remove(name);
         }
         // One cache for all, beside the test binaries, so that the component is compiled once.
@@ -149,7 +151,10 @@ fn mints_in_every_form() {
         let ids: Vec<_> = lines.iter().map(|line| form.parse(line.as_bytes()).unwrap()).collect();
         assert_eq!(ids.len(), 50, "{format}");
         assert!(ids.windows(2).all(|pair| pair[0] < pair[1]), "{format}");
-        assert!(form == TextForm::Decimal || lines.windows(2).all(|pair| pair[0] < pair[1]), "{format} sorts");
+        assert!(
+            form == TextForm::Decimal || lines.windows(2).all(|pair| pair[0] < pair[1]),
+            "{format} sorts"
+        );
     }
     for line in stdout_lines(&home.run(&["mint", "-n", "50", "--format", "json"])) {
         let value: serde_json::Value = serde_json::from_str(&line).unwrap();
@@ -193,9 +198,8 @@ fn f5_processes_on_one_store_mint_or_are_refused() {
     let mut all = home.mint(&["--init"]);
     let mut refused = 0;
     for round in 0..6 {
-        let children: Vec<Child> = (0..2 + round % 3)
-            .map(|_| home.command(&["mint", "-n", "30000"]).spawn().unwrap())
-            .collect();
+        let children: Vec<Child> =
+            (0..2 + round % 3).map(|_| home.command(&["mint", "-n", "30000"]).spawn().unwrap()).collect();
         let mut minted = 0;
         for child in children {
             let output = child.wait_with_output().unwrap();
@@ -288,7 +292,11 @@ fn bad_usage_is_told_and_makes_nothing() {
     check(&["mint", "--layout", "nonesuch", "--init"], "neither a layout");
     check(&["mint", "--clock", "assume:x", "--init"], "whole number");
     check(&["mint", "--clock", "sundial", "--init"], "assume:MS");
-    check(&["mint", "--owner", "", "--init"], "");
+    check(&["mint", "--owner", "", "--init"], "owner");
+    check(&["mint", "--owner", "a\nb", "--init"], "owner");
+    check(&["mint", "--lead-ms", "3600001", "--init"], "lead");
+    check(&["mint", "--window-ms", "0", "--init"], "window");
+    check(&["mint", "--spread", "--layout", "hybrid", "--init"], "spread");
     check(&["init", "--recover"], "--not-before");
     check(&["init", "--not-before", "5"], "--recover");
     check(&["frobnicate"], "frobnicate");

@@ -190,8 +190,7 @@ fn a_wait_holds_no_lock() {
     let (paused, is_paused) = channel();
     let (go, go_on) = channel();
     let start_ms = SystemClock::new(0).now_ms();
-    let clock =
-        Arc::new(FrozenClock { now_ms: AtomicU64::new(start_ms), paused, go_on: Mutex::new(go_on) });
+    let clock = Arc::new(FrozenClock { now_ms: AtomicU64::new(start_ms), paused, go_on: Mutex::new(go_on) });
     let policy = Policy { wait_ms_max: 60_000, ..Policy::CLASSIC };
     let worker = start(directory.path(), policy, clock.clone());
     worker.mint(1).unwrap();
@@ -319,10 +318,9 @@ fn handles_of_one_worker_share_it() {
                         match ids.next_id() {
                             Ok(id) => own.push(id),
                             // Four threads on fewer cores may wait out more than a tick; asking again is theirs.
-                            Err(error) => assert!(
-                                matches!(error.refusal(), Some(Refusal::Exhausted { .. })),
-                                "{error}"
-                            ),
+                            Err(error) => {
+                                assert!(matches!(error.refusal(), Some(Refusal::Exhausted { .. })), "{error}")
+                            }
                         }
                     }
                     assert!(own.windows(2).all(|pair| pair[0] < pair[1]));
@@ -368,7 +366,10 @@ fn a_lost_lease_is_refused_and_a_new_one_goes_on() {
                 if parts.worker != u64::from(first.code) {
                     break parts.worker;
                 }
-                assert!(layout.epoch_unix_ms() + parts.tick <= first.end_ms + 300, "above every confirmed end");
+                assert!(
+                    layout.epoch_unix_ms() + parts.tick <= first.end_ms + 300,
+                    "above every confirmed end"
+                );
             }
             Err(error) => {
                 let refusal = error.refusal().unwrap();
@@ -378,9 +379,7 @@ fn a_lost_lease_is_refused_and_a_new_one_goes_on() {
     };
     assert_ne!(second, u64::from(first.code));
     drop(worker);
-    let superseded = |notice: &Notice| {
-        matches!(notice, Notice::Lost { ticket, loss: Loss::Superseded { .. } } if *ticket == first.ticket)
-    };
+    let superseded = |notice: &Notice| matches!(notice, Notice::Lost { ticket, loss: Loss::Superseded { .. } } if *ticket == first.ticket);
     assert_eq!(notices.into_iter().filter(superseded).count(), 1);
 }
 
@@ -401,7 +400,8 @@ impl Store for SharedStore {
 
     fn scan(
         &self,
-    ) -> Result<Vec<(u32, snowmint_lease::Stored<snowmint_lease::CodeRecord>)>, snowmint_lease::StoreError> {
+    ) -> Result<Vec<(u32, snowmint_lease::Stored<snowmint_lease::CodeRecord>)>, snowmint_lease::StoreError>
+    {
         self.0.scan()
     }
 
