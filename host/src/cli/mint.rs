@@ -329,7 +329,7 @@ fn progress(count: u64) -> ProgressBar {
     if count < PROGRESS_COUNT_MIN || !io::stderr().is_terminal() || io::stdout().is_terminal() {
         return ProgressBar::hidden();
     }
-    let style = "{bar:40} {human_pos} of {human_len} IDs, {per_sec}, {eta} left";
+    let style = "{bar:40} {human_pos} of {human_len} IDs, {eta} left";
     let bar = ProgressBar::new(count);
     if let Ok(style) = ProgressStyle::with_template(style) {
         bar.set_style(style);
