@@ -146,9 +146,10 @@ impl Rules {
         Run::of_tick(self.id_of_cursor(issue.start), 1 << self.layout.sequence.shift, issue.count)
     }
 
-    fn tick_of_ceiling(&self, ceiling_ms: u64) -> u64 {
-        let tick = self.layout.tick_of_ms(ceiling_ms);
-        if mutation::active(Mutation::TicksRoundedUp) && self.layout.first_ms_of_tick(tick) < ceiling_ms {
+    /// The last tick that a ceiling or a mark allows.
+    fn tick_of_bound(&self, bound_ms: u64) -> u64 {
+        let tick = self.layout.tick_of_ms(bound_ms);
+        if mutation::active(Mutation::TicksRoundedUp) && self.layout.first_ms_of_tick(tick) < bound_ms {
             return tick + 1;
         }
         tick
@@ -219,10 +220,10 @@ impl Rules {
                 wait_ms: self.wait_until_reached_ms(tick, now_ms),
             });
         }
-        if tick > self.tick_of_ceiling(bounds.ceiling_ms) {
+        if tick > self.tick_of_bound(bounds.ceiling_ms) {
             return Err(Refusal::Ceiling { ceiling_ms: bounds.ceiling_ms });
         }
-        if tick > layout.tick_of_ms(bounds.mark_ms) {
+        if tick > self.tick_of_bound(bounds.mark_ms) {
             return Err(Refusal::Mark { mark_ms: bounds.mark_ms });
         }
         if bounds.clock_error_ms > self.policy.clock_error_ms_max {
@@ -298,6 +299,9 @@ impl Rules {
     fn last_reserved_ms(&self, next: u64) -> u64 {
         let tick =
             if next == ENDED { self.layout.last_tick() } else { self.tick_of_cursor(next.saturating_sub(1)) };
+        if tick <= self.floor_tick && mutation::active(Mutation::ReleaseBelowFloor) {
+            return 0;
+        }
         if tick <= self.floor_tick { self.grant.floor_ms } else { self.layout.last_ms_of_tick(tick) }
     }
 }
@@ -360,8 +364,8 @@ impl Generator {
         self.checked_bound = self
             .checked_tick
             .saturating_add(self.rules.lead_ticks)
-            .min(self.rules.tick_of_ceiling(bounds.ceiling_ms))
-            .min(layout.tick_of_ms(bounds.mark_ms))
+            .min(self.rules.tick_of_bound(bounds.ceiling_ms))
+            .min(self.rules.tick_of_bound(bounds.mark_ms))
             .min(layout.last_tick());
         self.next = issue.next;
         Ok(self.rules.run_of(issue))

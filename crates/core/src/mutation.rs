@@ -51,7 +51,7 @@ pub enum Mutation {
     GenerationRelearned,
     /// An acquire remembers an end by one reading of the clock and writes it by another.
     ClockReadTwice,
-    /// The ceiling is rounded up to a tick, everything else down.
+    /// Ceiling and mark are rounded up to a tick, floor and clock down.
     TicksRoundedUp,
     /// A cut-over opens without looking for ends above its plan.
     CutoverWithoutScan,
