@@ -11,7 +11,7 @@ use snowmint_core::mutation::{self, Mutation};
 use snowmint_core::{AtomicGenerator, Bounds, Grant, Id, Layout, MintError, Minter, Refusal, Run};
 use snowmint_lease::{
     ClusterRecord, Event, Keeper, KeeperConfig, MemoryBackup, MemoryStore, Notice, Now, Owner, Phase, Reply,
-    Request, RequestId, State, Stopped, Store, StoreError, Then, perform, protocol, store,
+    Request, RequestId, State, Stopped, Store, StoreError, Then, perform, store,
 };
 
 use crate::host::{Desk, Disk, Form, Host, HostPorts, Instance, LastSwap, Process, Right, Told};
@@ -1057,14 +1057,10 @@ impl World {
             self.note("operator", || format!("puts a backup of region {number} back, and no more"));
             return;
         }
-        let Ok(stored) = region.store.cluster() else { return };
         // The backup may be older than the last recovery: the operator's notes know of that.
-        let known =
-            ClusterRecord { generation: stored.record.generation.max(region.generation), ..stored.record };
-        let Ok(record) = protocol::recover(&known, reach_ms, window_ms, &now) else { return };
-        if region.store.swap_cluster(stored.revision, &record).is_ok() {
-            region.generation = record.generation;
-        }
+        let recovered = store::recover_after(&region.store, region.generation, reach_ms, window_ms, &now);
+        let Ok(Ok(record)) = recovered else { return };
+        region.generation = record.generation;
         self.note("operator", || {
             format!(
                 "puts a backup of region {number} back: generation {}, nothing before {}",
