@@ -216,6 +216,8 @@ pub(crate) struct Mint {
 pub(crate) struct Ledger {
     pub(crate) summary: Summary,
     pub(crate) violation: Option<Violation>,
+    /// The only rule to stop for, if there is one.
+    pub(crate) heeded: Option<Rule>,
     grants: BTreeMap<(u32, u64), GrantFacts>,
     code_index: BTreeMap<(usize, u32, u32), usize>,
     codes: Vec<CodeFacts>,
@@ -230,7 +232,7 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     pub(crate) fn violate(&mut self, rule: Rule, at_us: u64, text: impl FnOnce() -> String) {
-        if self.violation.is_none() {
+        if self.violation.is_none() && self.heeded.is_none_or(|heeded| heeded == rule) {
             self.violation = Some(Violation { rule, at_us, text: text() });
         }
     }

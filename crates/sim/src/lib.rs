@@ -51,7 +51,7 @@ mod world;
 pub use clock::{Shape, Step, WallClock};
 pub use ledger::{Rule, Summary, Violation};
 pub use rng::Rng;
-pub use scenario::{BEGIN_MS, Fault, Load, Network, Scenario};
+pub use scenario::{BEGIN_MS, Clocks, Fault, Load, Network, Scenario};
 pub use spans::Spans;
 pub use world::{Line, World};
 

@@ -2,7 +2,7 @@
 
 use snowmint_core::{Layout, Policy};
 
-use crate::Rng;
+use crate::{Rng, Shape};
 
 /// What may befall somebody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +63,15 @@ pub struct Network {
     pub doubled_per_mille: u64,
 }
 
+/// What the wall clocks of a world are like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Clocks {
+    /// Each host's has a fault of its own.
+    Random,
+    /// All are right but for this.
+    All(Shape),
+}
+
 /// How much is asked of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
@@ -101,8 +110,8 @@ pub struct Scenario {
     pub load: Load,
     /// The networks.
     pub network: Network,
-    /// Whether wall clocks have faults.
-    pub has_bad_clocks: bool,
+    /// The wall clocks.
+    pub clocks: Clocks,
     /// Of 1,000 mints, how many are held up between the check of the bounds and the issue.
     pub held_up_per_mille: u64,
     /// Of 1,000 mints, how many observe somebody else's ID first.
@@ -141,7 +150,7 @@ impl Scenario {
                 late_per_mille: 0,
                 doubled_per_mille: 0,
             },
-            has_bad_clocks: false,
+            clocks: Clocks::All(Shape::Steady),
             held_up_per_mille: 0,
             observe_per_mille: 0,
             fault_every_ms: 0,
@@ -208,7 +217,7 @@ impl Scenario {
                 late_per_mille: rng.pick(&[0, 0, 20, 200]).copied().unwrap_or(0),
                 doubled_per_mille: rng.pick(&[0, 50]).copied().unwrap_or(0),
             },
-            has_bad_clocks: rng.chance(750),
+            clocks: if rng.chance(750) { Clocks::Random } else { Clocks::All(Shape::Steady) },
             held_up_per_mille: rng.pick(&[0, 5, 50]).copied().unwrap_or(0),
             observe_per_mille: rng.pick(&[0, 20, 200]).copied().unwrap_or(0),
             fault_every_ms: u64::from(window_ms) * rng.between(1, 4) / 2,

@@ -16,7 +16,7 @@ use snowmint_lease::{
 
 use crate::host::{Desk, Disk, Form, Host, HostPorts, Instance, LastSwap, Process, Right, Told};
 use crate::ledger::{Ledger, Mint};
-use crate::scenario::BEGIN_MS;
+use crate::scenario::{BEGIN_MS, Clocks};
 use crate::{Fault, Rng, Rule, Scenario, Summary, Violation, WallClock};
 
 /// How many backups a region keeps.
@@ -175,6 +175,11 @@ impl World {
         self.lines.get_or_insert_default();
     }
 
+    /// From now on stops for this rule alone: to see, with a rule of the system broken, what comes of it.
+    pub fn heed(&mut self, rule: Rule) {
+        self.ledger.heeded = Some(rule);
+    }
+
     /// The lines of the time line since they were last taken.
     pub fn take_lines(&mut self) -> Vec<Line> {
         self.lines.as_mut().map(std::mem::take).unwrap_or_default()
@@ -221,6 +226,11 @@ impl World {
             self.happen(coming);
         }
         true
+    }
+
+    /// Does all that is to come before this moment, in milliseconds since the world began.
+    pub fn run_until(&mut self, until_ms: u64) {
+        while self.planned.peek().is_some_and(|next| next.at_us < until_ms * 1_000) && self.step() {}
     }
 
     /// Does all that is left to do.
@@ -284,10 +294,9 @@ impl World {
 
     fn settle(&mut self, region: u32, name: String, fixed: Option<(u32, Rc<Disk>)>) {
         let run_us = self.run_us();
-        let clock = if self.scenario.has_bad_clocks {
-            WallClock::random(BEGIN_MS, run_us, &mut self.rng)
-        } else {
-            WallClock::steady(BEGIN_MS)
+        let clock = match &self.scenario.clocks {
+            Clocks::Random => WallClock::random(BEGIN_MS, run_us, &mut self.rng),
+            Clocks::All(shape) => WallClock { shape: shape.clone(), ..WallClock::steady(BEGIN_MS) },
         };
         let host = Host {
             name,
