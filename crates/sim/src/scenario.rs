@@ -68,7 +68,7 @@ pub struct Network {
 pub enum Clocks {
     /// Each host's has a fault of its own.
     Random,
-    /// All are right but for this.
+    /// All are right but for this, of which their error bounds do not tell.
     All(Shape),
 }
 

@@ -248,8 +248,17 @@ impl World {
 
     /// From now on counts every refusal but a full tick to a region's workers as a fault ([`Rule::Available`]).
     pub fn must_mint(&mut self, region: u32) {
+        self.set_must_mint(region, true);
+    }
+
+    /// From now on counts no refusal as a fault.
+    pub fn may_refuse(&mut self, region: u32) {
+        self.set_must_mint(region, false);
+    }
+
+    fn set_must_mint(&mut self, region: u32, must_mint: bool) {
         for host in self.hosts.iter_mut().filter(|host| host.region == region) {
-            host.must_mint = true;
+            host.must_mint = must_mint;
         }
     }
 
@@ -296,7 +305,9 @@ impl World {
         let run_us = self.run_us();
         let clock = match &self.scenario.clocks {
             Clocks::Random => WallClock::random(BEGIN_MS, run_us, &mut self.rng),
-            Clocks::All(shape) => WallClock { shape: shape.clone(), ..WallClock::steady(BEGIN_MS) },
+            Clocks::All(shape) => {
+                WallClock { shape: shape.clone(), is_honest: false, ..WallClock::steady(BEGIN_MS) }
+            }
         };
         let host = Host {
             name,
