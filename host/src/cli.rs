@@ -10,6 +10,7 @@ mod mint;
 mod store;
 
 use std::fmt;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -84,7 +85,23 @@ impl CliError {
             Self::Usage(text) => (2, text),
             Self::Failed(text) => (1, text),
         };
-        eprintln!("snowmint: {text}");
+        tell(&text);
         ExitCode::from(code)
+    }
+}
+
+/// Says something on standard error. Nobody is left to be told if that cannot be written.
+fn tell(text: &str) {
+    let _ = writeln!(io::stderr(), "snowmint: {text}");
+}
+
+/// Prints what a command was asked for. A reader that has seen enough is no error.
+fn print(text: &str) -> Result<(), CliError> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(CliError::Failed(format!("standard output cannot be written: {error}")))
+        }
+        _ => Ok(()),
     }
 }

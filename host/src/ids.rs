@@ -34,15 +34,19 @@ impl Ids {
         Self { worker, run: None, taken_ms: 0, process: std::process::id() }
     }
 
-    /// The next ID. What is left of a run is dropped when its millisecond is over, so that IDs are never stale.
+    /// The next ID. What is left of a run is dropped when its millisecond is over, so that IDs are never stale, and when
+    /// the worker has observed an ID above it.
     pub fn next_id(&mut self) -> Result<Id, WorkerError> {
         // A fork holds a copy of the run.
         let is_fresh = self.taken_ms == self.worker.clock().now_ms() && self.process == std::process::id();
-        if let Some(id) = self.run.as_mut().filter(|_| is_fresh).and_then(Iterator::next) {
+        let observed = self.worker.observed();
+        let run = self.run.as_mut().filter(|run| is_fresh && run.rest().first() > observed);
+        if let Some(id) = run.and_then(Iterator::next) {
             return Ok(id);
         }
-        self.taken_ms = self.worker.clock().now_ms();
         let mut run = self.worker.mint(RUN_COUNT)?.into_iter();
+        // After the mint, which may have waited for the next millisecond.
+        self.taken_ms = self.worker.clock().now_ms();
         let id = run.next();
         self.run = Some(run);
         match id {

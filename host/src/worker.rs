@@ -1,6 +1,7 @@
 //! A worker: one lease, and one instance of the component for each grant of it.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -57,6 +58,18 @@ pub struct Worker {
 struct Minting {
     instance: Option<Instance>,
     ticket: u64,
+    has_failed: bool,
+}
+
+impl Minting {
+    /// Why there is no instance.
+    fn absence<E>(&self, stopped: E) -> InstanceError<E> {
+        if self.has_failed {
+            let what = "the component's instance failed before; stop this worker and start another";
+            return InstanceError::Engine(EngineError::contract(what));
+        }
+        InstanceError::Core(stopped)
+    }
 }
 
 /// What the keeper's thread tells the others. No lock is held over IO.
@@ -66,6 +79,8 @@ struct Shared {
     changed: Condvar,
     /// What the instance's clock last read (Unix milliseconds), so that a pause ends exactly where its refusal says.
     last_now_ms: AtomicU64,
+    /// The greatest ID that was observed: runs that were taken before hold lower ones.
+    observed: AtomicU64,
 }
 
 #[derive(Default)]
@@ -168,7 +183,7 @@ impl Worker {
             layout,
             policy,
             shared,
-            minting: Mutex::new(Minting { instance: None, ticket: 0 }),
+            minting: Mutex::new(Minting { instance: None, ticket: 0, has_failed: false }),
             keeper: Mutex::new(Some((events, thread))),
             process: std::process::id(),
         };
@@ -189,9 +204,12 @@ impl Worker {
             let is_hopeless = match &kept.hindrance {
                 Some(Hindrance::Store(error)) => !error.is_transient(),
                 Some(Hindrance::NoneLeft(none)) => {
-                    none.wait_ms.is_some_and(|wait_ms| Duration::from_millis(wait_ms) > left)
+                    none.ended_last_ms.is_some()
+                        || none.wait_ms.is_some_and(|wait_ms| Duration::from_millis(wait_ms) > left)
                 }
-                Some(Hindrance::Clock { .. } | Hindrance::Refused(_)) | None => false,
+                // Nobody will vouch for the clock within a moment.
+                Some(Hindrance::Clock { clock_error_ms }) => *clock_error_ms == u32::MAX,
+                Some(Hindrance::Refused(_)) | None => false,
             };
             if is_hopeless || left.is_zero() || kept.is_over {
                 return Err(match kept.hindrance.clone() {
@@ -212,8 +230,12 @@ impl Worker {
     fn instantiate(&self, minting: &mut Minting, grant: Grant) -> Result<(), InstanceError<StartError>> {
         let ticket = grant.ticket();
         let ports = WorkerPorts::new(Arc::clone(&self.clock), Arc::clone(&self.shared), grant);
-        minting.instance = Some(self.engine.start(&self.layout, &self.policy, Box::new(ports))?);
         minting.ticket = ticket;
+        // A start that fails has spent its grant: the worker is of no further use.
+        minting.instance = None;
+        minting.has_failed = true;
+        minting.instance = Some(self.engine.start(&self.layout, &self.policy, Box::new(ports))?);
+        minting.has_failed = false;
         Ok(())
     }
 
@@ -250,13 +272,14 @@ impl Worker {
         let mut minting = self.minting();
         let result = match &mut minting.instance {
             Some(instance) => instance.mint(max),
-            None => Err(InstanceError::Core(MintError::Refused(Refusal::Stopped))),
+            None => Err(minting.absence(MintError::Refused(Refusal::Stopped))),
         };
         let is_over = match &result {
             Err(InstanceError::Core(MintError::Refused(Refusal::LeaseLost))) => true,
             Err(InstanceError::Engine(_)) => {
                 // Whatever state it is in, nothing more comes out of it.
                 minting.instance = None;
+                minting.has_failed = true;
                 false
             }
             _ => false,
@@ -279,14 +302,18 @@ impl Worker {
 
     /// Makes every later ID of this worker greater than `id`. See [`snowmint_core::Generator::observe`].
     ///
-    /// An ID that is only a little ahead of the clock is waited for, within the policy's longest wait.
+    /// An ID that is only a little ahead of the clock is waited for, within the policy's longest wait. Handles
+    /// ([`crate::Ids`]) drop what they hold of runs that were taken before.
     pub fn observe(&self, id: Id) -> Result<(), WorkerError> {
         self.check_process()?;
         let mut waited = false;
         loop {
-            let result = match &mut self.minting().instance {
-                Some(instance) => instance.observe(id),
-                None => Err(InstanceError::Core(ObserveError::Stopped)),
+            let result = {
+                let mut minting = self.minting();
+                match &mut minting.instance {
+                    Some(instance) => instance.observe(id),
+                    None => Err(minting.absence(ObserveError::Stopped)),
+                }
             };
             match result {
                 Err(InstanceError::Core(ObserveError::TooFarAhead { wait_ms }))
@@ -296,7 +323,11 @@ impl Worker {
                     let until_ms = self.shared.last_now_ms.load(Ordering::Relaxed).saturating_add(wait_ms);
                     self.clock.pause(until_ms, Duration::from_millis(wait_ms));
                 }
-                result => return Ok(result?),
+                Ok(()) => {
+                    self.shared.observed.fetch_max(id.get(), Ordering::AcqRel);
+                    return Ok(());
+                }
+                Err(error) => return Err(error.into()),
             }
         }
     }
@@ -322,6 +353,11 @@ impl Worker {
         &self.policy
     }
 
+    /// The greatest ID that was observed; 0 if none was.
+    pub(crate) fn observed(&self) -> Id {
+        Id::new(self.shared.observed.load(Ordering::Acquire))
+    }
+
     /// The clock that IDs are stamped by.
     pub(crate) fn clock(&self) -> &dyn Clock {
         &*self.clock
@@ -340,7 +376,14 @@ impl Worker {
         let (stopped, failed) = {
             let mut minting = self.minting();
             let ticket = minting.ticket;
-            match minting.instance.take().map(|mut instance| instance.stop()) {
+            let unused = self.shared.kept().grant.take();
+            let instance = minting.instance.take();
+            if let Some(grant) = unused {
+                // A new grant that no instance was made for: nothing is reserved above its floor.
+                let stopped = Stopped { ticket: grant.ticket(), last_reserved_ms: grant.floor_ms() };
+                let _ = events.send(Event::Release { stopped: Some(stopped), then: Then::End });
+            }
+            match instance.map(|mut instance| instance.stop()) {
                 Some(Ok(last_ms)) => {
                     (last_ms.map(|last_reserved_ms| Stopped { ticket, last_reserved_ms }), None)
                 }
@@ -397,6 +440,8 @@ struct KeeperThread {
 
 impl KeeperThread {
     fn run(mut self) {
+        // Also if this thread panics: nobody is to wait for it.
+        let _over = Over(Arc::clone(&self.shared));
         let mut event = Event::Time;
         loop {
             let clock = Arc::clone(&self.clock);
@@ -419,8 +464,6 @@ impl KeeperThread {
                 Err(RecvTimeoutError::Disconnected) => Event::Release { stopped: None, then: Then::End },
             };
         }
-        self.shared.kept().is_over = true;
-        self.shared.changed.notify_all();
     }
 
     fn publish(&mut self, notices: &[Notice]) {
@@ -443,8 +486,23 @@ impl KeeperThread {
         drop(kept);
         self.shared.changed.notify_all();
         for notice in notices {
-            (self.observer)(notice);
+            // What an observer does is its own; the lease is kept all the same.
+            let observer = AssertUnwindSafe(|| (self.observer)(notice));
+            let _ = catch_unwind(observer);
         }
+    }
+}
+
+/// Tells the others that the keeper's thread is over, however it ends.
+struct Over(Arc<Shared>);
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        let mut kept = self.0.kept();
+        kept.is_over = true;
+        // Nothing is renewed any more; what was confirmed is still ours until the deadline.
+        drop(kept);
+        self.0.changed.notify_all();
     }
 }
 

@@ -119,7 +119,7 @@ fn mints_real_ids_and_gives_the_code_back() {
     let last_ms = layout.epoch_unix_ms() + layout.decode(ids[9_999].into()).tick;
     assert_eq!(used[0]["end_ms"], last_ms, "what is given back is all but what was minted");
     let table = home.run(&["lease", "list"]);
-    assert!(String::from_utf8_lossy(&table.stdout).contains("256 of 256 codes free"));
+    assert!(String::from_utf8_lossy(&table.stdout).contains("256 of 256 codes can be taken now"));
 
     // And once more, at once: another life, no ID twice.
     assert_all_different([ids, home.mint(&["-n", "10000"])].concat());
@@ -240,7 +240,7 @@ fn signals_end_a_mint_cleanly() {
         assert_eq!(output.status.code(), Some(1));
         assert!(stderr(&output).contains("interrupted after"), "{}", stderr(&output));
         let table = home.run(&["lease", "list"]);
-        assert!(String::from_utf8_lossy(&table.stdout).contains("256 of 256 codes free"));
+        assert!(String::from_utf8_lossy(&table.stdout).contains("256 of 256 codes can be taken now"));
     }
     all.extend(home.mint(&["-n", "1000"]));
     assert_all_different(all);
@@ -258,7 +258,7 @@ fn a_closed_pipe_is_no_error() {
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(stderr(&output), "");
     let list = home.run(&["lease", "list"]);
-    assert!(String::from_utf8_lossy(&list.stdout).contains("256 of 256 codes free"));
+    assert!(String::from_utf8_lossy(&list.stdout).contains("256 of 256 codes can be taken now"));
 }
 
 /// `--after`: greater than what somebody else minted; refused where that cannot be promised.

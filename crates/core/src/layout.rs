@@ -490,6 +490,12 @@ impl Layout {
         self.first_ms_of_tick(tick).saturating_add(self.tick_ms() - 1)
     }
 
+    /// The first Unix millisecond of the tick after that of `floor_ms`: from when on a generator with this floor can
+    /// mint, without a lead. In ticks, as the generator compares, not in milliseconds.
+    pub const fn first_ms_above(&self, floor_ms: u64) -> u64 {
+        self.first_ms_of_tick(self.tick_of_ms(floor_ms).saturating_add(1))
+    }
+
     /// The code of a worker, checked against the layout.
     pub const fn node(&self, region: u32, worker: u32) -> Result<Node, FieldError> {
         if region as u64 > self.region.value_max() {

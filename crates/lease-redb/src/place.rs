@@ -5,6 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
+use snowmint_core::Layout;
 use snowmint_lease::{ClusterRecord, StoreError};
 
 use crate::fault::from_io;
@@ -45,7 +46,22 @@ impl Place {
     }
 
     pub(crate) fn has_store(&self) -> Result<bool, StoreError> {
-        exists(&self.store_path())
+        self.store_path().try_exists().map_err(|error| self.directory_error(&error))
+    }
+
+    /// What an error means where the directory itself is in question, and not yet its disk.
+    fn directory_error(&self, error: &io::Error) -> StoreError {
+        match error.kind() {
+            io::ErrorKind::NotADirectory
+            | io::ErrorKind::IsADirectory
+            | io::ErrorKind::AlreadyExists
+            | io::ErrorKind::NotFound
+            | io::ErrorKind::InvalidFilename
+            | io::ErrorKind::InvalidInput => {
+                StoreError::NoDirectory { place: self.name(), detail: error.to_string() }
+            }
+            _ => from_io(error),
+        }
     }
 
     /// Makes the directory, durably.
@@ -58,7 +74,7 @@ impl Place {
             let Some(parent) = ancestor.parent() else { break };
             ancestor = parent;
         }
-        fs::create_dir_all(&self.dir).map_err(|error| from_io(&error))?;
+        fs::create_dir_all(&self.dir).map_err(|error| self.directory_error(&error))?;
         for path in created {
             sync_dir(path.parent().unwrap_or(Path::new(".")))?;
         }
@@ -101,7 +117,7 @@ impl Place {
         let path = self.lock_path();
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(false).open(&path);
-        let file = file.map_err(|error| from_io(&error))?;
+        let file = file.map_err(|error| self.directory_error(&error))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -130,10 +146,6 @@ impl Place {
     }
 }
 
-fn exists(path: &Path) -> Result<bool, StoreError> {
-    path.try_exists().map_err(|error| from_io(&error))
-}
-
 fn sync_dir(dir: &Path) -> Result<(), StoreError> {
     let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
     File::open(dir).and_then(|dir| dir.sync_all()).map_err(|error| from_io(&error))
@@ -143,28 +155,57 @@ fn sync_dir(dir: &Path) -> Result<(), StoreError> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mark {
     pub(crate) pid: Option<u32>,
-    /// Uuid and generation of the store. Known: there was one here.
-    pub(crate) founded: Option<(u128, u16)>,
+    /// What store there is, or was, here.
+    pub(crate) founded: Option<Founded>,
+}
+
+/// What the lock file knows of a store, should its own file be lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Founded {
+    pub(crate) uuid: u128,
+    pub(crate) generation: u16,
+    pub(crate) region: u32,
+    pub(crate) layout: Layout,
+}
+
+impl Founded {
+    pub(crate) const fn of(cluster: &ClusterRecord) -> Self {
+        let ClusterRecord { uuid, generation, region, layout, .. } = *cluster;
+        Self { uuid, generation, region, layout }
+    }
+
+    fn parse(words: &str) -> Option<Self> {
+        let (uuid, words) = words.split_once(" generation ")?;
+        let (generation, words) = words.split_once(" region ")?;
+        let (region, layout) = words.split_once(" layout ")?;
+        Some(Self {
+            uuid: u128::from_str_radix(uuid, 16).ok()?,
+            generation: generation.parse().ok()?,
+            region: region.parse().ok()?,
+            layout: layout.parse().ok()?,
+        })
+    }
+
+    fn text(&self) -> String {
+        let Self { uuid, generation, region, layout } = self;
+        format!("store {uuid:032x} generation {generation} region {region} layout {layout}")
+    }
 }
 
 impl Mark {
-    pub(crate) const fn with_founded(self, cluster: &ClusterRecord) -> Self {
-        Self { founded: Some((cluster.uuid, cluster.generation)), ..self }
+    pub(crate) const fn with_founded(self, founded: Founded) -> Self {
+        Self { founded: Some(founded), ..self }
     }
 
     fn parse(text: &str) -> Self {
         let value = |key| text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
-        let founded = value("store").and_then(|words| {
-            let (uuid, generation) = words.split_once(" generation ")?;
-            Some((u128::from_str_radix(uuid, 16).ok()?, generation.parse().ok()?))
-        });
+        let founded = value("store").and_then(Founded::parse);
         Self { pid: value("pid").and_then(|pid| pid.parse().ok()), founded }
     }
 
     fn text(&self) -> String {
         let head = "snowmint: locked by the process that has the store; keep it with the store";
-        let founded =
-            self.founded.map(|(uuid, generation)| format!("store {uuid:032x} generation {generation}"));
+        let founded = self.founded.map(|founded| founded.text());
         let pid = self.pid.map(|pid| format!("pid {pid}"));
         let lines = [Some(head.to_owned()), founded, pid].into_iter().flatten();
         lines.map(|line| line + "\n").collect()
@@ -296,12 +337,20 @@ mod tests {
         for mark in [
             Mark::default(),
             Mark { pid: Some(7), founded: None },
-            Mark { pid: Some(u32::MAX), founded: Some((u128::MAX, u16::MAX)) },
+            Mark {
+                pid: Some(u32::MAX),
+                founded: Some(Founded {
+                    uuid: u128::MAX,
+                    generation: u16::MAX,
+                    region: 3,
+                    layout: Layout::SHARDED,
+                }),
+            },
         ] {
             assert_eq!(Mark::parse(&mark.text()), mark);
         }
         for text in
-            ["", "pid", "pid x", "pid -1", "store 5", "store x generation 1", "store 5 generation 99999"]
+            ["", "pid", "pid x", "pid -1", "store 5", "store 5 generation 1 region 0 layout reserved:1"]
         {
             assert_eq!(Mark::parse(text), Mark::default(), "{text:?}");
         }

@@ -11,13 +11,14 @@ use redb::{
     Builder, Database, Durability, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition,
     WriteTransaction,
 };
+use snowmint_core::Layout;
 use snowmint_lease::{
     ClusterRecord, CodeRecord, DecodeError, Now, Revision, State, Store, StoreError, Stored, Subject,
     protocol, store,
 };
 
 use crate::fault::{Fault, from_io, from_panic, is_lasting, means_unreadable};
-use crate::place::{Identity, Lock, Place, Watched};
+use crate::place::{Founded, Identity, Lock, Place, Watched};
 
 /// The version of the tables in the file.
 pub const FORMAT_VERSION: u32 = 1;
@@ -40,9 +41,12 @@ const CACHE_BYTES: usize = 16 << 20;
 /// What an operator says who recovers a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recovery {
-    /// Uuid, layout and region, should a new store have to be made. Layout and region must be those of a store that
-    /// can still be read.
-    pub cluster: ClusterRecord,
+    /// 128 fresh random bits, should a new store have to be made.
+    pub uuid: u128,
+    /// The store's layout. Must be what can still be read of the store; where nothing can, it must be given.
+    pub layout: Option<Layout>,
+    /// The store's region, likewise.
+    pub region: Option<u32>,
     /// No grant begins at or below: a Unix millisecond at or above all that may have been stamped.
     pub not_before_ms: u64,
     /// The longest window of any keeper of the store, in milliseconds: no grant begins within one from now either.
@@ -118,7 +122,7 @@ impl RedbStore {
     /// the time that the operator vouches for.
     ///
     /// A store that can be read keeps its records and raises its generation. One that cannot is set aside as
-    /// `store.redb.damaged`, and a new one is founded.
+    /// `store.redb.damaged`, and a new one is founded for the layout and region that its lock file tells.
     pub fn recover(dir: &Path, recovery: &Recovery, now: &Now) -> Result<Self, StoreError> {
         let place = Place::new(dir);
         place.create_dir()?;
@@ -126,13 +130,13 @@ impl RedbStore {
         if place.has_store()? {
             match open_whole_db(&place) {
                 Ok(opened) => return Self::raise(place, lock, opened, recovery, now),
-                Err(error) if means_unreadable(&error) => place.set_store_aside()?,
+                Err(error) if means_unreadable(&error) => {}
                 Err(error) => return Err(error),
             }
         }
-        let known = place.mark().founded.map_or(0, |(_, generation)| generation);
-        let generation = recovery.cluster.generation.max(known);
-        let cluster = raised(&ClusterRecord { generation, ..recovery.cluster.clone() }, recovery, now)?;
+        // Everything is checked before what is left of the old store is moved.
+        let cluster = raised(&recovery.remembered(place.mark().founded)?, recovery, now)?;
+        place.set_store_aside()?;
         found(&place, &cluster)?;
         let opened = open_db(&place, FileCheck::Own, |backend| backend)?;
         Self::assemble(place, lock, opened)
@@ -168,9 +172,9 @@ impl RedbStore {
         let known = place.mark().founded;
         let raise = || {
             let before = read_cluster(&db)?;
-            check_same(&before.record, &recovery.cluster)?;
+            recovery.check_same(&before.record.layout, before.record.region)?;
             // The file may be an old backup of the store that the lock file speaks of.
-            let known = known.map_or(0, |(_, generation)| generation);
+            let known = known.map_or(0, |founded| founded.generation);
             let generation = before.record.generation.max(known);
             let cluster = raised(&ClusterRecord { generation, ..before.record }, recovery, now)?;
             // Revisions of the writes that the file has forgotten must not come back either.
@@ -190,8 +194,9 @@ impl RedbStore {
     fn assemble(place: Place, mut lock: Lock, (db, file): (Database, Watched)) -> Result<Self, StoreError> {
         let cluster = guarded(|| read_cluster(&db))?.record;
         let mark = place.mark();
-        if mark.founded != Some((cluster.uuid, cluster.generation)) {
-            lock.write(&mark.with_founded(&cluster))?;
+        let founded = Founded::of(&cluster);
+        if mark.founded != Some(founded) {
+            lock.write(&mark.with_founded(founded))?;
         }
         let pid = std::process::id();
         let (failed, has_granted) = (Mutex::new(None), AtomicBool::new(false));
@@ -417,17 +422,39 @@ fn raised(before: &ClusterRecord, recovery: &Recovery, now: &Now) -> Result<Clus
         .map_err(|refusal| StoreError::Io { detail: refusal.to_string() })
 }
 
-fn check_same(stored: &ClusterRecord, configured: &ClusterRecord) -> Result<(), StoreError> {
-    if stored.layout != configured.layout {
-        return Err(StoreError::WrongLayout {
-            stored: stored.layout.to_string(),
-            configured: configured.layout.to_string(),
-        });
+impl Recovery {
+    /// What is given must be what the store was for.
+    fn check_same(&self, layout: &Layout, region: u32) -> Result<(), StoreError> {
+        match (self.layout, self.region) {
+            (Some(configured), _) if configured != *layout => Err(StoreError::WrongLayout {
+                stored: layout.to_string(),
+                configured: configured.to_string(),
+            }),
+            (_, Some(configured)) if configured != region => {
+                Err(StoreError::WrongRegion { stored: region, configured })
+            }
+            _ => Ok(()),
+        }
     }
-    if stored.region != configured.region {
-        return Err(StoreError::WrongRegion { stored: stored.region, configured: configured.region });
+
+    /// The record of a store of which only the lock file is left, or nothing. Never a default: a region or layout that
+    /// was another one's would make duplicates.
+    fn remembered(&self, founded: Option<Founded>) -> Result<ClusterRecord, StoreError> {
+        let (layout, region) = match (founded, self.layout, self.region) {
+            (Some(founded), ..) => {
+                self.check_same(&founded.layout, founded.region)?;
+                (founded.layout, founded.region)
+            }
+            (None, Some(layout), Some(region)) => (layout, region),
+            (None, None, Some(_)) => return Err(StoreError::Untold { flags: "`--layout`" }),
+            (None, Some(_), None) => return Err(StoreError::Untold { flags: "`--region`" }),
+            (None, None, None) => return Err(StoreError::Untold { flags: "`--layout` and `--region`" }),
+        };
+        let cluster = ClusterRecord::new(self.uuid, layout, region)
+            .map_err(|error| StoreError::Io { detail: error.to_string() })?;
+        let generation = founded.map_or(cluster.generation, |founded| founded.generation);
+        Ok(ClusterRecord { generation, ..cluster })
     }
-    Ok(())
 }
 
 fn builder() -> Builder {

@@ -15,7 +15,7 @@ use snowmint_lease::{ClusterRecord, Event, Hindrance, Loss, Notice, State, Store
 use snowmint_lease_redb::{FORMAT_VERSION, Recovery, RedbStore};
 
 fn recovery() -> Recovery {
-    Recovery { cluster: cluster(), not_before_ms: T + 60_000, window_ms: 1_000 }
+    Recovery { uuid: 9, layout: None, region: None, not_before_ms: T + 60_000, window_ms: 1_000 }
 }
 
 /// A founded store with one code granted up to `T + 2000`, closed.
@@ -142,9 +142,9 @@ fn a_copy_is_refused_until_it_is_recovered() {
     assert!(matches!(error, StoreError::Copied { .. }), "{error}");
     assert!(RedbStore::open(&original).is_ok());
 
-    let other = Recovery { cluster: ClusterRecord::new(1, Layout::HYBRID, 1).unwrap(), ..recovery() };
+    let other = Recovery { layout: Some(Layout::HYBRID), ..recovery() };
     assert!(matches!(RedbStore::recover(&copy, &other, &now(0)), Err(StoreError::WrongLayout { .. })));
-    let other = Recovery { cluster: ClusterRecord::new(1, Layout::SNOWMINT, 2).unwrap(), ..recovery() };
+    let other = Recovery { region: Some(2), ..recovery() };
     let error = RedbStore::recover(&copy, &other, &now(0)).unwrap_err();
     assert_eq!(error, StoreError::WrongRegion { stored: 1, configured: 2 });
 
@@ -250,4 +250,72 @@ fn a_directory_that_cannot_be_written_is_read_only() {
     // Shows the error where not even root may make a file.
     let error = RedbStore::init(Path::new("/sys/snowmint"), &cluster()).unwrap_err();
     assert!(matches!(error, StoreError::ReadOnly { .. }), "{error:?}");
+}
+
+#[test]
+fn a_recovery_never_guesses_layout_or_region() {
+    // Shows that a store of another layout and region is recovered as what it was, by its lock file; that flags which
+    // contradict it are refused; and that where nothing tells, the flags are asked for: a default would make duplicates.
+    let other = ClusterRecord::new(3, Layout::HYBRID, 2).unwrap();
+    let told = |dir: &Path, recovery: &Recovery| match RedbStore::recover(dir, recovery, &now(5_000)) {
+        Ok(store) => Ok(store.cluster().unwrap().record),
+        Err(error) => Err(error.reason()),
+    };
+    for damage in [Damage::Deleted, Damage::Overwritten] {
+        let temp = tempfile::tempdir().unwrap();
+        drop(RedbStore::init(temp.path(), &other).unwrap());
+        let file = temp.path().join("store.redb");
+        match damage {
+            Damage::Deleted => fs::remove_file(&file).unwrap(),
+            Damage::Overwritten => fs::write(&file, b"no store at all").unwrap(),
+        }
+        let wrong = Recovery { region: Some(0), ..recovery() };
+        assert_eq!(told(temp.path(), &wrong), Err("wrong-region"));
+        let wrong = Recovery { layout: Some(Layout::SNOWMINT), ..recovery() };
+        assert_eq!(told(temp.path(), &wrong), Err("wrong-layout"));
+        let recovered = told(temp.path(), &recovery()).unwrap();
+        assert_eq!((recovered.layout, recovered.region, recovered.generation), (Layout::HYBRID, 2, 2));
+    }
+
+    // Nothing is left that tells.
+    let temp = tempfile::tempdir().unwrap();
+    fs::write(temp.path().join("store.redb"), b"no store at all").unwrap();
+    let blind = recovery();
+    assert_eq!(told(temp.path(), &blind), Err("untold"));
+    assert_eq!(told(temp.path(), &Recovery { region: Some(2), ..blind.clone() }), Err("untold"));
+    assert_eq!(told(temp.path(), &Recovery { layout: Some(Layout::HYBRID), ..blind.clone() }), Err("untold"));
+    assert!(temp.path().join("store.redb").exists(), "a refused recovery moves nothing");
+    let seeing = Recovery { layout: Some(Layout::HYBRID), region: Some(2), ..blind };
+    assert_eq!(told(temp.path(), &seeing).unwrap().region, 2);
+}
+
+enum Damage {
+    Deleted,
+    Overwritten,
+}
+
+#[test]
+fn a_recovery_above_the_layouts_end_is_refused() {
+    // Shows that microseconds given for milliseconds do not end a store for ever: what is raised never falls.
+    let temp = tempfile::tempdir().unwrap();
+    drop(RedbStore::init(temp.path(), &cluster()).unwrap());
+    let late = Recovery { not_before_ms: T * 1_000, ..recovery() };
+    let error = RedbStore::recover(temp.path(), &late, &now(5_000)).unwrap_err();
+    assert!(error.to_string().contains("in milliseconds"), "{error}");
+    assert_eq!(RedbStore::open(temp.path()).unwrap().cluster().unwrap().record.generation, 1);
+}
+
+#[test]
+fn what_is_no_directory_is_named_as_such() {
+    // Shows that a wrong path is not told as a failing disk.
+    let temp = tempfile::tempdir().unwrap();
+    let file = temp.path().join("file");
+    fs::write(&file, b"").unwrap();
+    let long = temp.path().join("x".repeat(300));
+    for dir in [file.clone(), file.join("below"), long] {
+        for result in [RedbStore::init(&dir, &cluster()), RedbStore::recover(&dir, &recovery(), &now(0))] {
+            let error = result.unwrap_err();
+            assert_eq!(error.reason(), "no-directory", "{error}");
+        }
+    }
 }

@@ -119,6 +119,18 @@ pub enum StoreError {
         /// What tells.
         detail: String,
     },
+    /// A recovery needs to be told what nothing that can be read tells.
+    Untold {
+        /// Which flags are missing.
+        flags: &'static str,
+    },
+    /// There is something else where the store should be.
+    NoDirectory {
+        /// Where.
+        place: String,
+        /// What the system says.
+        detail: String,
+    },
     /// The handle was opened by another process (a fork).
     Forked,
     /// The store cannot be written.
@@ -174,6 +186,8 @@ impl StoreError {
             Self::InUse { .. } => "in-use",
             Self::NoLocks { .. } => "no-locks",
             Self::Copied { .. } => "copied",
+            Self::Untold { .. } => "untold",
+            Self::NoDirectory { .. } => "no-directory",
             Self::Forked => "forked",
             Self::ReadOnly { .. } => "read-only",
             Self::Full { .. } => "full",
@@ -258,6 +272,16 @@ impl fmt::Display for StoreError {
                 f,
                 "the lease store is a copy ({detail}), and its original may be minting: use the original, or, if it is \
                  gone for good, run `snowmint init --recover --not-before MS` with a time above all that was stamped"
+            ),
+            Self::Untold { flags } => write!(
+                f,
+                "nothing that can be read of the lease store tells what it was for: say so with {flags}, exactly as it \
+                 was; another region's or layout's would make duplicates"
+            ),
+            Self::NoDirectory { place, detail } => write!(
+                f,
+                "{place} cannot be the lease store's directory ({detail}): name a directory, or a path where one can \
+                 be made"
             ),
             Self::Forked => f.write_str(
                 "the lease store was opened by another process, of which this one is a fork: open the store after \

@@ -822,10 +822,10 @@ impl Keeper {
     }
 
     fn renew(&mut self, now: &Now, nonce: u128, notices: &mut Vec<Notice>) -> Option<(Asked, Request)> {
-        let window_ms = if self.clock_is_believed(now) { self.config.window_ms } else { 0 };
+        let ahead_ms = if self.clock_is_believed(now) { self.config.bid().ahead_ms() } else { 0 };
         let cluster = self.cluster.clone()?;
         let Mode::Held(held) = &mut self.mode else { return None };
-        let renewed = protocol::renew(&held.record, &cluster.record, held.holder(), window_ms, now, nonce);
+        let renewed = protocol::renew(&held.record, &cluster.record, held.holder(), ahead_ms, now, nonce);
         let Ok(record) = renewed else {
             let loss = Loss::Superseded { state: held.record.state, term: held.record.term };
             self.lose(loss, now, notices);

@@ -44,10 +44,19 @@ pub const fn ttl_ms(window_ms: u32) -> u32 {
 pub struct Bid<'a> {
     /// The name to hold it by.
     pub owner: &'a Owner,
-    /// How far a confirmed end reaches ahead, in milliseconds.
+    /// How long minting goes on without the store, in milliseconds.
     pub window_ms: u32,
     /// How far ahead of the clock the generator may stamp, in milliseconds.
     pub lead_ms: u32,
+}
+
+impl Bid<'_> {
+    /// How far ahead of the clock a confirmed end reaches: a window above what the generator may stamp, which with a
+    /// lead lies ahead of the clock itself. Without the lead in it, a burst that borrows ticks would meet the ceiling
+    /// before its lead is used.
+    pub const fn ahead_ms(&self) -> u64 {
+        self.window_ms as u64 + self.lead_ms as u64
+    }
 }
 
 /// Which grant a holder speaks for: the term, and the nonce of its last swap that is known to be in the record.
@@ -93,6 +102,13 @@ pub enum LeaseRefusal {
     TermsEnded,
     /// The generation cannot be raised: the store was recovered 65,534 times.
     GenerationsEnded,
+    /// A recovery would forbid every grant: its time lies at or above the layout's end.
+    NotBeforeTooLate {
+        /// The time that was given, in Unix milliseconds.
+        not_before_ms: u64,
+        /// The layout's last millisecond.
+        last_ms: u64,
+    },
     /// The record is not the caller's any more: the grant is over.
     NotHolder {
         /// What the code is doing.
@@ -154,6 +170,11 @@ impl fmt::Display for LeaseRefusal {
             Self::GenerationsEnded => f.write_str(
                 "the store was recovered as often as can be counted; make a new one for another region",
             ),
+            Self::NotBeforeTooLate { not_before_ms, last_ms } => write!(
+                f,
+                "no grant could ever begin above {not_before_ms}: the layout ends at {last_ms} (Unix ms); give the time \
+                 in milliseconds"
+            ),
             Self::NotHolder { state, term } => write!(
                 f,
                 "the code is {state} at term {term}, which is not this grant's: the grant is over; take a new one"
@@ -173,7 +194,10 @@ fn quarantine_wait_ms(record: &CodeRecord, now: &Now) -> u64 {
     if record.not_again_before_ms == 0 {
         return 0;
     }
-    let errors_ms = u64::from(record.clock_error_ms).saturating_add(u64::from(now.clock_error_ms));
+    // An unknown bound counts as none: uniqueness does not rest on the quarantine, and a code must not be lost for the
+    // 49 days of the largest number.
+    let known_ms = |error_ms: u32| if error_ms == u32::MAX { 0 } else { u64::from(error_ms) };
+    let errors_ms = known_ms(record.clock_error_ms) + known_ms(now.clock_error_ms);
     let past_ms = record.not_again_before_ms.saturating_add(errors_ms).saturating_add(1);
     past_ms.saturating_sub(now.wall_ms)
 }
@@ -191,8 +215,8 @@ fn next_floor_ms(record: &CodeRecord, cluster: &ClusterRecord) -> u64 {
 }
 
 /// How far a swap now reaches; never above the cluster's last millisecond.
-fn reach_ms(cluster: &ClusterRecord, window_ms: u32, now: &Now) -> u64 {
-    now.wall_ms.saturating_add(u64::from(window_ms)).min(cluster.last_ms())
+fn reach_ms(cluster: &ClusterRecord, ahead_ms: u64, now: &Now) -> u64 {
+    now.wall_ms.saturating_add(ahead_ms).min(cluster.last_ms())
 }
 
 /// Takes a code. Refused unless a generator could mint with it right now.
@@ -212,9 +236,11 @@ pub fn acquire(
     if floor_ms >= last_ms || now.wall_ms > last_ms {
         return Err(LeaseRefusal::LayoutEnded { last_ms });
     }
+    // In ticks, as the generator compares: within a long tick the clock can be past the floor and mint nothing.
+    let first_ms = cluster.layout.first_ms_above(floor_ms);
     let led_ms = now.wall_ms.saturating_add(u64::from(bid.lead_ms));
-    if floor_ms >= led_ms {
-        return Err(LeaseRefusal::NotYet { floor_ms, wait_ms: floor_ms - led_ms + 1 });
+    if first_ms > led_ms {
+        return Err(LeaseRefusal::NotYet { floor_ms, wait_ms: first_ms - led_ms });
     }
     let term = record.term.checked_add(1).ok_or(LeaseRefusal::TermsEnded)?;
     Ok(CodeRecord {
@@ -222,13 +248,21 @@ pub fn acquire(
         term,
         owner: Some(bid.owner.clone()),
         floor_ms,
-        end_ms: floor_ms.max(reach_ms(cluster, bid.window_ms, now)),
+        end_ms: floor_ms.max(reach_ms(cluster, bid.ahead_ms(), now)),
         stamp_ms: now.wall_ms,
         clock_error_ms: now.clock_error_ms,
         ttl_ms: ttl_ms(bid.window_ms),
         not_again_before_ms: 0,
         nonce,
     })
+}
+
+/// Whether somebody who holds the store alone, or finds the code given back, can take it and mint with it now without
+/// a lead: what a count of free codes counts.
+pub fn is_usable(record: &CodeRecord, cluster: &ClusterRecord, now: &Now) -> bool {
+    let is_given_back = matches!(record.state, State::Free | State::Expired);
+    let first_ms = cluster.layout.first_ms_above(next_floor_ms(record, cluster));
+    is_given_back && quarantine_wait_ms(record, now) == 0 && first_ms <= now.wall_ms.min(cluster.last_ms())
 }
 
 fn check_holder(record: &CodeRecord, holder: Holder) -> Result<(), LeaseRefusal> {
@@ -238,20 +272,20 @@ fn check_holder(record: &CodeRecord, holder: Holder) -> Result<(), LeaseRefusal>
     Err(LeaseRefusal::NotHolder { state: record.state, term: record.term })
 }
 
-/// Goes on holding a code: the swap is the heartbeat. `window_ms` is how far ahead of the clock the end is to reach;
-/// 0 renews without raising it, for a holder whose clock is not to be believed.
+/// Goes on holding a code: the swap is the heartbeat. `ahead_ms` is how far ahead of the clock the end is to reach
+/// ([`Bid::ahead_ms`]); 0 renews without raising it, for a holder whose clock is not to be believed.
 pub fn renew(
     record: &CodeRecord,
     cluster: &ClusterRecord,
     holder: Holder,
-    window_ms: u32,
+    ahead_ms: u64,
     now: &Now,
     nonce: u128,
 ) -> Result<CodeRecord, LeaseRefusal> {
     if !mutation::active(Mutation::RenewWithoutCompare) {
         check_holder(record, holder)?;
     }
-    let reach_ms = if window_ms == 0 { 0 } else { reach_ms(cluster, window_ms, now) };
+    let reach_ms = if ahead_ms == 0 { 0 } else { reach_ms(cluster, ahead_ms, now) };
     Ok(CodeRecord {
         end_ms: record.end_ms.max(reach_ms),
         stamp_ms: now.wall_ms,
@@ -426,6 +460,11 @@ pub fn recover(
     let generation = cluster.generation.checked_add(1).ok_or(LeaseRefusal::GenerationsEnded)?;
     let window_end_ms = now.wall_ms.saturating_add(u64::from(window_ms));
     let not_before_ms = cluster.not_before_ms.max(not_before_ms).max(window_end_ms);
+    let last_ms = cluster.last_ms();
+    // It could never be taken back: it only rises.
+    if not_before_ms >= last_ms {
+        return Err(LeaseRefusal::NotBeforeTooLate { not_before_ms, last_ms });
+    }
     Ok(ClusterRecord { generation, not_before_ms, ..cluster.clone() })
 }
 
@@ -460,11 +499,16 @@ pub struct NoneLeft {
     pub active: u32,
     /// Milliseconds until the next code that nobody holds can be used; `None` where all are held, or have ended.
     pub wait_ms: Option<u64>,
+    /// The layout's last millisecond, where that is what forbids a grant.
+    pub ended_last_ms: Option<u64>,
 }
 
 impl fmt::Display for NoneLeft {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { codes, active, wait_ms } = self;
+        let Self { codes, active, wait_ms, ended_last_ms } = self;
+        if let Some(last_ms) = *ended_last_ms {
+            return LeaseRefusal::LayoutEnded { last_ms }.fmt(f);
+        }
         write!(f, "none of the region's {codes} codes can be used now ({active} are held)")?;
         match wait_ms {
             Some(wait_ms) => write!(f, ": the next one can in {wait_ms} ms"),
@@ -494,6 +538,7 @@ pub fn choose(
     let mut silent = None;
     let mut active = 0;
     let mut wait_ms: Option<u64> = None;
+    let mut ended_last_ms = None;
     for (code, Stored { record, .. }) in codes {
         match acquire(record, cluster, bid, now, nonce) {
             Ok(_) => usable.push((next_floor_ms(record, cluster), *code)),
@@ -510,6 +555,7 @@ pub fn choose(
                 },
                 Err(refusal) => wait_ms = least(wait_ms, refusal.wait_ms()),
             },
+            Err(LeaseRefusal::LayoutEnded { last_ms }) => ended_last_ms = Some(last_ms),
             Err(refusal) => wait_ms = least(wait_ms, refusal.wait_ms()),
         }
     }
@@ -527,7 +573,7 @@ pub fn choose(
         (None, Some(code)) => Choice::Expire { code },
         (None, None) => {
             let codes = u32::try_from(codes.len()).unwrap_or(u32::MAX);
-            Choice::Wait(NoneLeft { codes, active, wait_ms })
+            Choice::Wait(NoneLeft { codes, active, wait_ms, ended_last_ms })
         }
     }
 }

@@ -104,7 +104,7 @@ proptest! {
                 Op::Renew { window_ms, is_stale } => {
                     let by = if is_stale { Some(stale) } else { holder };
                     let Some(by) = by else { continue };
-                    if let Ok(renewed) = renew(&record, &cluster, by, window_ms, &now, nonce) {
+                    if let Ok(renewed) = renew(&record, &cluster, by, window_ms.into(), &now, nonce) {
                         prop_assert!(!is_stale, "renewed by another nonce");
                         grants.last_mut().unwrap().used_ms = renewed.end_ms;
                         stale = by;

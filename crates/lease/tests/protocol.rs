@@ -124,7 +124,7 @@ fn renew_never_lowers_an_end() {
         (T + 500, &plain, WINDOW_MS, u64::MAX, Layout::SNOWMINT.last_ms()),
     ] {
         let record = code(State::Active, end_ms);
-        let renewed = renew(&record, cluster, holder, window_ms, &at(wall_ms), 44).unwrap();
+        let renewed = renew(&record, cluster, holder, u64::from(window_ms), &at(wall_ms), 44).unwrap();
         assert_eq!(renewed, CodeRecord { end_ms: expected, stamp_ms: wall_ms, nonce: 44, ..record });
     }
 }
@@ -142,7 +142,7 @@ fn only_the_holder_renews_and_releases() {
     ] {
         let record = code(state, T + 500);
         let holder = Holder { term, nonce };
-        let renewed = renew(&record, &cluster(), holder, WINDOW_MS, &at(T), 44);
+        let renewed = renew(&record, &cluster(), holder, WINDOW_MS.into(), &at(T), 44);
         let released = release(&record, holder, T, &at(T), 44);
         assert_eq!((renewed.is_ok(), released.is_ok()), (is_holder, is_holder), "{state} {term} {nonce}");
         if let Err(refusal) = renewed {
@@ -233,7 +233,7 @@ fn a_fence_takes_the_code_and_keeps_its_end() {
         assert_eq!((fenced.state, fenced.term, fenced.end_ms, fenced.nonce), (State::Fenced, 4, T + 500, 44));
         assert_eq!(fenced.not_again_before_ms, T + 60_000);
         let holder = Holder { term: 3, nonce: 33 };
-        assert!(renew(&fenced, &cluster(), holder, WINDOW_MS, &at(T), 45).is_err());
+        assert!(renew(&fenced, &cluster(), holder, WINDOW_MS.into(), &at(T), 45).is_err());
     }
 }
 
@@ -301,7 +301,7 @@ fn the_choice_is_the_highest_end_that_can_mint_now() {
     let quarantined = CodeRecord { not_again_before_ms: T + 90, ..code(State::Fenced, T - 50) };
     let freeable = CodeRecord { not_again_before_ms: T - 90, ..code(State::Fenced, T - 50) };
     let active = code(State::Active, T + 500);
-    let wait = |active, wait_ms| Choice::Wait(NoneLeft { codes: 2, active, wait_ms });
+    let wait = |active, wait_ms| Choice::Wait(NoneLeft { codes: 2, active, wait_ms, ended_last_ms: None });
     for (one, other, silent_ms, expected) in [
         (free_at(T - 9), free_at(T - 5), 0, Choice::Acquire { code: 1 }),
         (free_at(T - 5), free_at(T - 9), 0, Choice::Acquire { code: 0 }),

@@ -1,7 +1,11 @@
 //! `snowmint init`: founds the lease store.
 
+use std::fmt::Write;
+
 use clap::Args;
+use clap::builder::FalseyValueParser;
 use snowmint::SystemClock;
+use snowmint_lease::ClusterRecord;
 
 use super::CliError;
 use super::store::StoreArgs;
@@ -12,8 +16,9 @@ pub(super) struct Init {
     #[command(flatten)]
     store: StoreArgs,
 
-    /// Take over a store that was lost, damaged, copied, or put back from a backup: everybody's grants end.
-    #[arg(long, env = "SNOWMINT_RECOVER", requires = "not_before")]
+    /// Take over a store that was lost, damaged, copied, or put back from a backup: everybody's grants end. Give
+    /// `--layout` and `--region` as they were, where nothing that is left tells.
+    #[arg(long, env = "SNOWMINT_RECOVER", value_parser = FalseyValueParser::new(), requires = "not_before")]
     recover: bool,
 
     /// With --recover: no grant begins at or below this Unix millisecond. Every ID ever minted in the region must lie

@@ -4,12 +4,13 @@ use std::io::{self, Write};
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use snowmint::{Clock, SystemClock};
-use snowmint_lease::State;
+use snowmint::SystemClock;
+use snowmint_lease::protocol::is_usable;
 use snowmint_lease::store::scan_complete;
+use snowmint_lease::{CodeRecord, Stored};
 
 use super::CliError;
-use super::store::StoreArgs;
+use super::store::{self, StoreArgs};
 
 /// Look at the worker codes and their leases.
 #[derive(Debug, Subcommand)]
@@ -33,7 +34,7 @@ pub(super) struct List {
     store: StoreArgs,
 
     /// One JSON object a line, one for each code.
-    #[arg(long, env = "SNOWMINT_JSON")]
+    #[arg(long, env = "SNOWMINT_JSON", value_parser = clap::builder::FalseyValueParser::new())]
     json: bool,
 }
 
@@ -86,7 +87,7 @@ impl List {
                     writeln!(out, "{code:>5} {state:<8} {term:>6} {floor_ms:>14} {end_ms:>14}  {owner}")
                 })
             })
-            .and_then(|()| writeln!(out, "{free} of {} codes free", codes.len()))
+            .and_then(|()| writeln!(out, "{free} of {} codes can be taken now", codes.len()))
         };
         match written.and_then(|()| out.flush()) {
             // Whoever reads has seen enough.

@@ -6,15 +6,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::time::{Duration, Instant};
 
+use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
 use etcetera::BaseStrategy;
 use indicatif::{ProgressBar, ProgressStyle};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use snowmint::{Engine, Observer, SystemClock, Worker, WorkerConfig, WorkerError, fresh_nonce};
 use snowmint_core::{Id, Layout, Policy, Refusal, Run, TextForm, write_decimal};
-use snowmint_lease::{EMBEDDED_WINDOW_MS_DEFAULT, Keeper, KeeperConfig, Notice, Owner};
+use snowmint_lease::{EMBEDDED_WINDOW_MS_DEFAULT, Hindrance, Keeper, KeeperConfig, Notice, Owner};
 
-use super::CliError;
 use super::store::{StoreArgs, now};
+use super::{CliError, tell};
 
 /// How many runs may wait for the writer: a second of one worker's milliseconds, 24 bytes each.
 const RUNS_AHEAD: usize = 1_000;
@@ -28,6 +31,9 @@ const PROGRESS_COUNT_MIN: u64 = 1_000_000;
 /// How long a renewal that is late may hold a mint up before it is given up, in windows: until then the keeper may
 /// still succeed.
 const LATE_WINDOWS_MAX: u32 = 10;
+
+/// How long a mint that was told to stop may take to give its code back.
+const STOP_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// Mint IDs, one a line.
 #[derive(Args, Debug)]
@@ -48,7 +54,7 @@ pub(super) struct Mint {
     store: StoreArgs,
 
     /// Found the store if there is none.
-    #[arg(long, env = "SNOWMINT_INIT")]
+    #[arg(long, env = "SNOWMINT_INIT", value_parser = FalseyValueParser::new())]
     init: bool,
 
     #[command(flatten)]
@@ -88,7 +94,7 @@ struct WorkerArgs {
     wait_ms_max: u32,
 
     /// Start each tick at a varying sequence, so that `id % n` is even at low load.
-    #[arg(long, env = "SNOWMINT_SPREAD")]
+    #[arg(long, env = "SNOWMINT_SPREAD", value_parser = FalseyValueParser::new())]
     spread: bool,
 }
 
@@ -172,16 +178,36 @@ impl WorkerArgs {
     }
 }
 
+/// A flag that the first SIGINT or SIGTERM raises. Whatever blocks then (a reader that does not read, a clock that is
+/// waited out, a disk) has a moment to come back; after it, or at a second signal, the process ends all the same. The
+/// worker code is not given back then; it counts as expired when the store is opened next.
+fn watch_signals() -> Result<Arc<AtomicBool>, CliError> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let failed = |error| CliError::Failed(format!("signals cannot be handled: {error}"));
+    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(failed)?;
+    let raised = Arc::clone(&stop);
+    let watch = move || {
+        if signals.forever().next().is_none() {
+            return;
+        }
+        raised.store(true, Ordering::Relaxed);
+        let end = Instant::now() + STOP_WAIT_MAX;
+        while Instant::now() < end && signals.pending().next().is_none() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        tell("interrupted; the worker code was not given back, and counts as expired at the next start");
+        std::process::exit(1);
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(watch).map_err(failed)?;
+    Ok(stop)
+}
+
 impl Mint {
     pub(super) fn run(&self) -> Result<(), CliError> {
         if self.count == 0 {
             return Err(CliError::Usage("0 IDs were asked for; give `-n` 1 or more".into()));
         }
-        let stop = Arc::new(AtomicBool::new(false));
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            signal_hook::flag::register(signal, Arc::clone(&stop))
-                .map_err(|error| CliError::Failed(format!("signals cannot be handled: {error}")))?;
-        }
+        let stop = watch_signals()?;
         let clock = self.worker.clock();
         // A slip in the flags is told before a store is founded; the store's own layout has its say afterwards.
         let layout = self.store.layout()?.unwrap_or(Layout::SNOWMINT);
@@ -260,8 +286,19 @@ impl Mint {
     }
 }
 
-fn is_late_renewal(error: &WorkerError) -> bool {
-    matches!(error.refusal(), Some(Refusal::Ceiling { .. } | Refusal::Mark { .. } | Refusal::LeaseLost))
+/// Whether the keeper may still succeed.
+fn is_late_renewal(error: &WorkerError, worker: &Worker) -> bool {
+    let is_late =
+        matches!(error.refusal(), Some(Refusal::Ceiling { .. } | Refusal::Mark { .. } | Refusal::LeaseLost));
+    is_late && lasting_hindrance(worker).is_none()
+}
+
+/// What is wrong with the store, if asking it again does not help.
+fn lasting_hindrance(worker: &Worker) -> Option<String> {
+    match worker.standing().hindrance {
+        Some(Hindrance::Store(error)) if !error.is_transient() => Some(error.to_string()),
+        _ => None,
+    }
 }
 
 /// Writes runs as they come, in large pieces; flushes whenever nothing more is waiting.
@@ -344,13 +381,13 @@ fn cache_directory() -> Option<std::path::PathBuf> {
 /// Tells of what an operator should know, on standard error.
 fn observer() -> Observer {
     Box::new(|notice| match notice {
-        Notice::Lost { loss, .. } => eprintln!("snowmint: the lease is lost: {loss}"),
+        Notice::Lost { loss, .. } => tell(&format!("the lease is lost: {loss}")),
         Notice::Lapsed { .. } => {
-            eprintln!("snowmint: the lease was not renewed in time; minting stops until the store answers");
+            tell("the lease was not renewed in time; minting stops until the store answers");
         }
-        Notice::Unconfirmed { error, .. } => eprintln!("snowmint: the lease could not be renewed: {error}"),
+        Notice::Unconfirmed { error, .. } => tell(&format!("the lease could not be renewed: {error}")),
         Notice::Unreleased { .. } => {
-            eprintln!("snowmint: the worker code could not be given back; it expires by itself");
+            tell("the worker code could not be given back; it expires by itself");
         }
         _ => {}
     })

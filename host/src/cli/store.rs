@@ -89,15 +89,14 @@ impl StoreArgs {
         clock: &dyn Clock,
     ) -> Result<Opened, CliError> {
         let directory = self.directory()?;
-        // What is there tells its layout and region, where it can; what the flags say must be the same then.
-        let cluster = match RedbStore::open(&directory).and_then(|store| store.cluster()) {
-            Ok(stored) => {
-                self.check(&stored.record)?;
-                stored.record
-            }
-            Err(_) => self.new_cluster(clock)?,
+        // What can be read of the store tells its layout and region; flags are only compared with it.
+        let recovery = Recovery {
+            uuid: fresh_nonce(),
+            layout: self.layout()?,
+            region: self.region,
+            not_before_ms,
+            window_ms,
         };
-        let recovery = Recovery { cluster, not_before_ms, window_ms };
         let store = RedbStore::recover(&directory, &recovery, &now(clock)).map_err(CliError::failed)?;
         let cluster = store.cluster().map_err(CliError::failed)?.record;
         Ok(Opened { store, cluster })
