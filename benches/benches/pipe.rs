@@ -16,14 +16,19 @@ const ROUNDS: usize = 5;
 
 fn main() {
     let Some(binary) = binary() else {
-        eprintln!("the released binary is missing: run `cargo xtask mint` once, or name it in SNOWMINT_BINARY");
+        eprintln!(
+            "the released binary is missing: run `cargo xtask mint` once, or name it in SNOWMINT_BINARY"
+        );
         std::process::exit(1);
     };
     let home = std::env::temp_dir().join(format!("snowmint-pipe-{}", std::process::id()));
     let store = format!("redb:{}", home.join("store").display());
     let status = Command::new(&binary).args(["init", "--store", &store]).stdout(Stdio::null()).status();
     assert!(status.unwrap().success());
-    println!("{:>10}  {:>22}  {:>22}  {:>8}", "IDs", "IDs a second (median)", "share of the limit", "peak KB");
+    println!(
+        "{:>10}  {:>22}  {:>22}  {:>8}",
+        "IDs", "IDs a second (median)", "share of the limit", "peak KB"
+    );
     for count in COUNTS {
         let mut rounds: Vec<(f64, u64)> = (0..ROUNDS).map(|_| round(&binary, &store, count)).collect();
         rounds.sort_by(|one, other| one.0.total_cmp(&other.0));

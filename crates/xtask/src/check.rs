@@ -84,7 +84,7 @@ fn lints(workspace: &Workspace, has_guest: bool) -> Result<Outcome> {
     let in_tests = || ALLOWED_IN_TESTS.iter().flat_map(|lint| ["-A", lint]);
     let clippy = || {
         let mut command = workspace.cargo();
-        command.args(["clippy", "--locked"]);
+        command.args(["clippy", "--locked", "--keep-going"]);
         command
     };
     // What ships, then once more with the tests.
