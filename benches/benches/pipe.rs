@@ -16,14 +16,19 @@ const ROUNDS: usize = 5;
 
 fn main() {
     let Some(binary) = binary() else {
-        eprintln!("the released binary is missing: run `cargo xtask mint` once, or name it in SNOWMINT_BINARY");
+        eprintln!(
+            "the released binary is missing: run `cargo xtask mint` once, or name it in SNOWMINT_BINARY"
+        );
         std::process::exit(1);
     };
     let home = std::env::temp_dir().join(format!("snowmint-pipe-{}", std::process::id()));
     let store = format!("redb:{}", home.join("store").display());
     let status = Command::new(&binary).args(["init", "--store", &store]).stdout(Stdio::null()).status();
     assert!(status.unwrap().success());
-    println!("{:>10}  {:>22}  {:>22}  {:>8}", "IDs", "IDs a second (median)", "share of the limit", "peak KB");
+    println!(
+        "{:>10}  {:>22}  {:>22}  {:>8}",
+        "IDs", "IDs a second (median)", "share of the limit", "peak KB"
+    );
     for count in COUNTS {
         let mut rounds: Vec<(f64, u64)> = (0..ROUNDS).map(|_| round(&binary, &store, count)).collect();
         rounds.sort_by(|one, other| one.0.total_cmp(&other.0));
@@ -51,7 +56,7 @@ fn round(binary: &Path, store: &str, count: u64) -> (f64, u64) {
     let mut out = child.stdout.take().unwrap();
     let mut buffer = vec![0; 1 << 16];
     let (mut lines, mut began, mut peak_kb) = (0, None, 0);
-    loop {
+    let seconds = loop {
         let length = out.read(&mut buffer).unwrap();
         let began = *began.get_or_insert_with(Instant::now);
         lines += buffer[..length].iter().filter(|&&byte| byte == b'\n').count() as u64;
@@ -60,12 +65,12 @@ fn round(binary: &Path, store: &str, count: u64) -> (f64, u64) {
             peak_kb = peak_kb.max(peak_of(child.id()));
         }
         if length == 0 || lines == count {
-            let seconds = began.elapsed().as_secs_f64();
-            assert!(child.wait().unwrap().success());
-            assert_eq!(lines, count);
-            return (count as f64 / seconds, peak_kb);
+            break began.elapsed().as_secs_f64();
         }
-    }
+    };
+    assert!(child.wait().unwrap().success());
+    assert_eq!(lines, count);
+    (count as f64 / seconds, peak_kb)
 }
 
 /// The high-water mark of a process's memory in KB, as Linux tells it; 0 where it does not.

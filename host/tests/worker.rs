@@ -319,7 +319,10 @@ fn handles_of_one_worker_share_it() {
                             Ok(id) => own.push(id),
                             // Four threads on fewer cores may wait out more than a tick; asking again is theirs.
                             Err(error) => {
-                                assert!(matches!(error.refusal(), Some(Refusal::Exhausted { .. })), "{error}")
+                                assert!(
+                                    matches!(error.refusal(), Some(Refusal::Exhausted { .. })),
+                                    "{error}"
+                                );
                             }
                         }
                     }

@@ -40,7 +40,6 @@ fn f2_a_restart_under_a_clock_that_is_behind_repeats_nothing() {
             let mut first = generator(Layout::HYBRID, policy, 0);
             let bounds = Bounds { mark_ms: T + 1_000, ..Bounds::OPEN };
             let mut seen: HashSet<_> = first.mint(T, &bounds, NonZeroU32::MAX).unwrap().into_iter().collect();
-            drop(first);
 
             // The mark is all that is left of the first life.
             let grant = Grant::new(Layout::HYBRID.node(1, 2).unwrap(), 2, 0).above(Some(T + 1_000));

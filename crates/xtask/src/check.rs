@@ -37,8 +37,8 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
         if !has_guest {
             return Ok(Outcome::Skipped(format!("the workspace has no {COMPONENT}")));
         }
-        let built = component(workspace)?;
-        Ok(Outcome::Note(format!("{} bytes", built.bytes)))
+        let bytes = component(workspace)?;
+        Ok(Outcome::Note(format!("{bytes} bytes")))
     });
     // The host carries the component within it: without one, there is no telling what else is wrong with the host.
     if built {
@@ -84,7 +84,7 @@ fn lints(workspace: &Workspace, has_guest: bool) -> Result<Outcome> {
     let in_tests = || ALLOWED_IN_TESTS.iter().flat_map(|lint| ["-A", lint]);
     let clippy = || {
         let mut command = workspace.cargo();
-        command.args(["clippy", "--locked"]);
+        command.args(["clippy", "--locked", "--keep-going"]);
         command
     };
     // What ships, then once more with the tests.
@@ -96,8 +96,8 @@ fn lints(workspace: &Workspace, has_guest: bool) -> Result<Outcome> {
     }
     if let Some(manifest) = benches(workspace) {
         let mut clippy = clippy();
-        // Their target folder is another one than that in which the host would look.
-        clippy.env("SNOWMINT_COMPONENT", workspace.component()).arg("--manifest-path").arg(manifest);
+        // In the workspace's own target folder, where the host finds the component.
+        clippy.arg("--manifest-path").arg(manifest).arg("--target-dir").arg(&workspace.target);
         run(clippy.arg("--all-targets").args(DENY).args(in_tests()))?;
     }
     Ok(Outcome::Done)

@@ -16,14 +16,8 @@ const IMPORTS: &[&str] =
 const EXPORTS: &[&str] = &["snowmint:id/generator@0.1.0"];
 const BYTES_MAX: usize = 32 * 1024;
 
-/// What [`component`] built.
-pub(crate) struct Built {
-    pub(crate) path: PathBuf,
-    pub(crate) bytes: usize,
-}
-
-/// Builds the component and writes it to where the host's build looks for it.
-pub(crate) fn component(workspace: &Workspace) -> Result<Built> {
+/// Builds the component and writes it to where the host's build looks for it. Returns its size in bytes.
+pub(crate) fn component(workspace: &Workspace) -> Result<usize> {
     let module = module(workspace)?;
     let component = without_custom_sections(&encode(&module)?)?;
     Validator::new_with_features(WasmFeatures::default())
@@ -45,7 +39,7 @@ pub(crate) fn component(workspace: &Workspace) -> Result<Built> {
     let shown = path.strip_prefix(&workspace.root).unwrap_or(&path).display();
     let state = if is_new { "written" } else { "unchanged" };
     eprintln!("{shown}: {} of at most {BYTES_MAX} bytes, {state}", component.len());
-    Ok(Built { path, bytes: component.len() })
+    Ok(component.len())
 }
 
 /// The guest's core module.
