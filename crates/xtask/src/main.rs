@@ -58,9 +58,9 @@ enum Command {
     Check,
     /// Simulates worlds with faults: `cargo xtask sim --seeds 5000`, `cargo xtask sim --seed 7`
     Sim(sim::Sim),
-    /// Runs the benchmarks: `cargo xtask bench mint`
+    /// Runs the benchmarks: `cargo xtask bench --bench mint`
     Bench {
-        /// Passed on to the benchmarks: a filter, or options such as `--quick`
+        /// Passed on to `cargo bench`: `--bench NAME`, or after `--` what the benchmark itself takes
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
