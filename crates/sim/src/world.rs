@@ -443,6 +443,7 @@ impl World {
             told_error_ms: Cell::new(None),
         };
         host.process = Some(Process {
+            layout: host.layout,
             desk: Rc::new(desk),
             instance: None,
             waiting: None,
@@ -869,7 +870,7 @@ impl World {
         }
         let host = self.hosts.get_mut(at)?;
         let process = host.process.as_mut()?;
-        let layout = host.layout;
+        let layout = process.layout;
         let grant = if let Some((code, _)) = &host.fixed {
             // Every life of a fixed node has the same right; the mark alone tells them apart.
             Grant::new(
@@ -1147,7 +1148,7 @@ impl World {
                 }
             }
         }
-        let (region, layout) = (host.region, host.layout);
+        let (region, layout) = (host.region, process.layout);
         let held = twin.view().map(|view| (view.code, view.ticket, view.end_ms));
         let asked = process.last_swap.map(|swap| (swap.code, swap.ticket, swap.end_ms));
         for (code, ticket, end_ms) in held.into_iter().chain(asked) {
@@ -1188,6 +1189,7 @@ impl World {
         let twin_at = self.hosts.len() - 1;
         if let Some(host) = self.hosts.get_mut(twin_at) {
             host.process = Some(Process {
+                layout,
                 desk,
                 instance,
                 waiting,
