@@ -1,4 +1,5 @@
 //! Faults that people met with systems like this one, each as a test of its whole kind.
+#![allow(clippy::unwrap_used)] // It is all test.
 
 use std::collections::HashSet;
 use std::num::NonZeroU32;
@@ -40,6 +41,7 @@ fn f2_a_restart_under_a_clock_that_is_behind_repeats_nothing() {
             let mut first = generator(Layout::HYBRID, policy, 0);
             let bounds = Bounds { mark_ms: T + 1_000, ..Bounds::OPEN };
             let mut seen: HashSet<_> = first.mint(T, &bounds, NonZeroU32::MAX).unwrap().into_iter().collect();
+            #[allow(clippy::drop_non_drop)] // Its life ends here: that is the point.
             drop(first);
 
             // The mark is all that is left of the first life.
