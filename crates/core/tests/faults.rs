@@ -1,4 +1,5 @@
 //! Faults that people met with systems like this one, each as a test of its whole kind.
+#![allow(clippy::unwrap_used)] // It is all test.
 
 use std::collections::HashSet;
 use std::num::NonZeroU32;

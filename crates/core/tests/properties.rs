@@ -1,5 +1,6 @@
 //! What holds for every history of clocks, bounds, observes, stops, crashes and hand-overs: checked against a naive
 //! set of everything that was ever minted.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // It is all test.
 
 use std::collections::HashSet;
 use std::num::NonZeroU32;

@@ -135,6 +135,8 @@ pub(crate) struct LastSwap {
 /// A running process.
 #[derive(Debug)]
 pub(crate) struct Process {
+    /// What it was begun with: a new version of the configuration is for the next process.
+    pub(crate) layout: Layout,
     pub(crate) desk: Rc<Desk>,
     pub(crate) instance: Option<Rc<Instance>>,
     /// A grant that was taken from the keeper, for the next instance.
@@ -157,6 +159,7 @@ pub(crate) struct Process {
 pub(crate) struct Host {
     pub(crate) name: String,
     pub(crate) region: u32,
+    /// The layout of the next process.
     pub(crate) layout: Layout,
     pub(crate) clock: WallClock,
     /// What the boot-time clock shows at true time 0, in microseconds.

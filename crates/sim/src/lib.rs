@@ -53,7 +53,7 @@ pub use ledger::{Rule, Summary, Violation};
 pub use rng::Rng;
 pub use scenario::{BEGIN_MS, Clocks, Fault, Load, Network, Scenario};
 pub use spans::Spans;
-pub use world::{Line, World};
+pub use world::{Line, Machine, World};
 
 /// Runs the world of a scenario to its end.
 pub fn run(scenario: Scenario) -> (Summary, Option<Violation>) {

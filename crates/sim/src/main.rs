@@ -123,7 +123,11 @@ fn many(order: &Order) -> Option<Violation> {
                     if is_done {
                         break;
                     }
-                    let (summary, violation) = run(Scenario::from_seed(seed));
+                    let result = std::panic::catch_unwind(|| run(Scenario::from_seed(seed)));
+                    let Ok((summary, violation)) = result else {
+                        println!("PANIC by seed {seed}; to see it: cargo xtask sim --seed {seed}");
+                        std::process::exit(1);
+                    };
                     total.lock().unwrap_or_else(PoisonError::into_inner).add(&summary);
                     if let Some(violation) = violation {
                         is_over.store(true, Ordering::Relaxed);

@@ -193,7 +193,7 @@ impl Scenario {
         } else {
             Fault::ALL.into_iter().filter(|_| rng.chance(500)).collect()
         };
-        let window_us = u64::from(window_ms) * 1_000;
+        let top_us = u64::from(window_ms) * 1_000;
         Self {
             seed,
             layout,
@@ -205,14 +205,14 @@ impl Scenario {
             window_ms,
             run_ms: u64::from(window_ms) * rng.between(15, 40),
             load: Load {
-                every_us: rng.between(1_000, window_us / 20),
+                every_us: rng.between(1_000, top_us / 20),
                 runs: u32::try_from(rng.between(1, 3)).unwrap_or(1),
                 ids_max: u32::try_from(rng.skewed(1, 8_192)).unwrap_or(1),
                 is_even: false,
             },
             network: Network {
                 way_us_min: rng.between(50, 1_000),
-                way_us_max: rng.between(1_000, window_us / 8),
+                way_us_max: rng.between(1_000, top_us / 8),
                 lost_per_mille: rng.pick(&[0, 0, 20, 200]).copied().unwrap_or(0),
                 late_per_mille: rng.pick(&[0, 0, 20, 200]).copied().unwrap_or(0),
                 doubled_per_mille: rng.pick(&[0, 50]).copied().unwrap_or(0),

@@ -39,6 +39,23 @@ impl fmt::Display for Line {
     }
 }
 
+/// A machine at one moment: to show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Machine<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its region.
+    pub region: u32,
+    /// What its wall clock shows, in Unix milliseconds.
+    pub wall_ms: u64,
+    /// Whether it has a process that does not stand still.
+    pub is_running: bool,
+    /// What its keeper is doing, if it leases.
+    pub phase: Option<Phase>,
+    /// The code that it mints with.
+    pub code: Option<u32>,
+}
+
 /// A call that was held up between the check of its bounds and what it does by them.
 #[derive(Clone, Debug)]
 struct Flight {
@@ -262,6 +279,25 @@ impl World {
         }
     }
 
+    /// Every machine, as it is now. A clone is one more.
+    pub fn machines(&self) -> impl Iterator<Item = Machine<'_>> {
+        self.hosts.iter().map(|host| {
+            let process = host.process.as_ref();
+            let phase = process.and_then(|process| match &process.desk.right {
+                Right::Leased(keeper) => Some(keeper.borrow().phase(host.boot_ms(self.now_us))),
+                Right::Fixed(_) => None,
+            });
+            Machine {
+                name: &host.name,
+                region: host.region,
+                wall_ms: host.clock.now_ms(self.now_us),
+                is_running: process.is_some() && host.paused_until_us <= self.now_us,
+                phase,
+                code: process.and_then(|process| Some(process.instance.as_ref()?.code)),
+            }
+        })
+    }
+
     /// How far any grant of a region reaches, in Unix milliseconds.
     pub fn reach_ms(&self, region: u32) -> u64 {
         self.ledger.reach_ms(region)
@@ -407,6 +443,7 @@ impl World {
             told_error_ms: Cell::new(None),
         };
         host.process = Some(Process {
+            layout: host.layout,
             desk: Rc::new(desk),
             instance: None,
             waiting: None,
@@ -688,7 +725,7 @@ impl World {
                 process.instance = None;
             }
         }
-        result.map_err(|refusal| refusal.reason())
+        result.map_err(Refusal::reason)
     }
 
     /// A thread stands still between the check of its bounds and what it does by them.
@@ -708,7 +745,7 @@ impl World {
         }
         let result = self.issue(at, &flight.instance, flight.now_ms, &now, &flight.bounds, flight.want);
         self.note_host(at, || {
-            let what = result.map_or_else(|refusal| refusal.reason(), |()| "issued");
+            let what = result.map_or_else(Refusal::reason, |()| "issued");
             format!("a thread goes on that read {} at its clock: {what}", flight.now_ms)
         });
     }
@@ -833,7 +870,7 @@ impl World {
         }
         let host = self.hosts.get_mut(at)?;
         let process = host.process.as_mut()?;
-        let layout = host.layout;
+        let layout = process.layout;
         let grant = if let Some((code, _)) = &host.fixed {
             // Every life of a fixed node has the same right; the mark alone tells them apart.
             Grant::new(
@@ -1111,14 +1148,11 @@ impl World {
                 }
             }
         }
-        let (region, layout) = (host.region, host.layout);
-        for held in [
-            twin.view().map(|view| (view.code, view.ticket, view.end_ms)),
-            process.last_swap.map(|swap| (swap.code, swap.ticket, swap.end_ms)),
-        ] {
-            if let Some((code, ticket, end_ms)) = held {
-                self.ledger.cloned(&layout, region, code, ticket, end_ms);
-            }
+        let (region, layout) = (host.region, process.layout);
+        let held = twin.view().map(|view| (view.code, view.ticket, view.end_ms));
+        let asked = process.last_swap.map(|swap| (swap.code, swap.ticket, swap.end_ms));
+        for (code, ticket, end_ms) in held.into_iter().chain(asked) {
+            self.ledger.cloned(&layout, region, code, ticket, end_ms);
         }
         let wake_us = twin.next_wake_boot_ms().saturating_mul(1_000).saturating_sub(host.boot_us).max(now_us);
         let desk = Rc::new(Desk {
@@ -1155,6 +1189,7 @@ impl World {
         let twin_at = self.hosts.len() - 1;
         if let Some(host) = self.hosts.get_mut(twin_at) {
             host.process = Some(Process {
+                layout,
                 desk,
                 instance,
                 waiting,

@@ -281,7 +281,7 @@ fn injection_7_the_last_millisecond_of_41_bits_and_the_one_after() {
         for after_ms in [0, 1, 2, 1_000, 3_600_000, 1 << 42] {
             assert_eq!(mint(&mut generator, &clock, after_ms), ended, "{after_ms} ms after");
         }
-        assert_eq!(ended.unwrap_err().wait(), Wait::Never);
+        assert_eq!(Refusal::LayoutEnded { last_ms }.wait(), Wait::Never);
         // Set back: nothing is left to mint, and nothing is minted twice.
         let back = generator.mint(last_ms - 60_000, &Bounds::OPEN, ids(1));
         assert!(

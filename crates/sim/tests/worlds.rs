@@ -18,9 +18,11 @@ fn all(count: u64) -> Summary {
                     if seed >= count {
                         break;
                     }
-                    let (summary, violation) = run(Scenario::from_seed(seed));
+                    let replay = format!("to see it: cargo xtask sim --seed {seed}");
+                    let result = std::panic::catch_unwind(|| run(Scenario::from_seed(seed)));
+                    let (summary, violation) = result.unwrap_or_else(|_| panic!("{replay}"));
                     if let Some(violation) = violation {
-                        panic!("{violation}\nto see it: cargo xtask sim --seed {seed}");
+                        panic!("{violation}\n{replay}");
                     }
                     total.lock().unwrap().add(&summary);
                 }

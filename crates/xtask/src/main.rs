@@ -10,6 +10,7 @@ mod check;
 mod component;
 mod debian;
 mod mint;
+mod sim;
 mod steps;
 mod test;
 
@@ -55,6 +56,8 @@ enum Command {
     },
     /// Formatting, lints, documentation, features, licences, arrows between crates, and what must be absent
     Check,
+    /// Simulates worlds with faults: `cargo xtask sim --seeds 5000`, `cargo xtask sim --seed 7`
+    Sim(sim::Sim),
     /// Runs the benchmarks: `cargo xtask bench --bench mint`
     Bench {
         /// Passed on to `cargo bench`: `--bench NAME`, or after `--` what the benchmark itself takes
@@ -81,6 +84,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Run { args } => mint::run(&workspace, &args),
         Command::Test { long } => test::test(&workspace, long).map(|()| ExitCode::SUCCESS),
         Command::Check => check::check(&workspace).map(|()| ExitCode::SUCCESS),
+        Command::Sim(sim) => sim::sim(&workspace, &sim),
         Command::Bench { args } => bench::bench(&workspace, &args).map(|()| ExitCode::SUCCESS),
     }
 }

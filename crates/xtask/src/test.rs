@@ -7,6 +7,7 @@ use anyhow::Result;
 use crate::cargo::{BARE, COMPONENT, Workspace, ensure_target, find, run};
 use crate::component::component;
 use crate::debian;
+use crate::sim;
 use crate::steps::{Outcome, Steps};
 
 /// Crates that must build where there is no operating system.
@@ -47,6 +48,7 @@ pub(crate) fn test(workspace: &Workspace, long: bool) -> Result<()> {
         run(cargo().args(["test", "--doc", "--locked"]).args(workspace.natively()))?;
         Ok(Outcome::Done)
     });
+    steps.step("broken rules", || sim::mutations(workspace));
     steps.step("without an operating system", || {
         ensure_target(BARE)?;
         for package in BARE_PACKAGES {

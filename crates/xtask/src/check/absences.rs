@@ -51,6 +51,25 @@ const ABSENCES: &[Absence] = &[
     },
     Absence {
         words: &[
+            concat!("\"snowmint", "_mutations"),
+            concat!("'snowmint", "_mutations"),
+            concat!("cfg snowmint", "_mutations"),
+            concat!("cfg=snowmint", "_mutations"),
+        ],
+        why: "a rule can be broken only in the build that `cargo xtask` makes for that",
+        only: ".toml",
+        except: "",
+        at_start_of_path: false,
+    },
+    Absence {
+        words: &[concat!("cfg=snowmint", "_mutations")],
+        why: "a rule can be broken only in the build that `cargo xtask` makes for that",
+        only: ".rs",
+        except: "",
+        at_start_of_path: false,
+    },
+    Absence {
+        words: &[
             concat!("index.", "crates.io"),
             concat!("static.", "crates.io"),
             concat!("crates.io", "-index"),
@@ -153,6 +172,10 @@ mod tests {
         row("docs/a.md", concat!("see /ho", "me/somebody/x"), 1);
         row("docs/a.md", concat!("`/ro", "ot/x` and \"/Us", "ers/x\""), 2);
         row("docs/a.md", concat!("https://example.org/ho", "me/ and $X/ro", "ot/, a/ho", "me/b"), 0);
+        row("Cargo.toml", concat!("check-cfg = ['cfg(snowmint", "_mutations)']"), 0);
+        row(".cargo/config.toml", concat!("rustflags = [\"--cfg\", \"snowmint", "_mutations\"]"), 1);
+        row(".cargo/config.toml", concat!("rustflags = \"--cfg snowmint", "_mutations\""), 1);
+        row("build.rs", concat!("println!(\"cargo::rustc-cfg=snowmint", "_mutations\")"), 1);
         row("deny.toml", concat!("https://github.com/rust-lang/crates.io", "-index"), 1);
         row("benches/Cargo.lock", concat!("registry+https://github.com/rust-lang/crates.io", "-index"), 0);
     }
