@@ -247,28 +247,14 @@ impl Ranking {
         let mut furthest = decimal.err();
         let mut is_read = false;
         for scheme in Scheme::all() {
-            // The cheapest reading only: a scheme is one candidate.
-            let mut best: Option<(u32, Id, Form)> = None;
-            let own = scheme.form.map(|form| (Form::Foreign(form), 0));
-            let strange = if scheme.status == Status::Own { BIT } else { STRANGE_FORM_COST };
-            let ours = TextForm::ALL.into_iter().map(|form| (Form::Own(form), strange));
-            for (form, form_cost) in own.into_iter().chain(ours) {
-                match form.parse(text) {
-                    Ok(id) => {
-                        is_read = true;
-                        if let Some(cost) = cost(scheme, id, now_ms)
-                            && best.is_none_or(|(least, ..)| cost + form_cost < least)
-                        {
-                            best = Some((cost + form_cost, id, form));
-                        }
-                    }
-                    Err(error) if furthest.is_none_or(|furthest| error.at > furthest.at) => {
-                        furthest = Some(error);
-                    }
-                    Err(_) => {}
+            let readings = scheme.readings(text, now_ms, &mut |error| match error {
+                Some(error) if furthest.is_none_or(|furthest| error.at > furthest.at) => {
+                    furthest = Some(error);
                 }
-            }
-            if let Some((cost, id, form)) = best {
+                Some(_) => {}
+                None => is_read = true,
+            });
+            if let Some((Some(cost), id, form)) = readings {
                 ranking.insert(Candidate { scheme, id, form, cost, now_ms });
             }
         }
@@ -313,6 +299,67 @@ impl Ranking {
                 }
             }
         }
+    }
+}
+
+impl Scheme {
+    /// Reads a text as an ID of this scheme, at `now_ms` (Unix milliseconds). Digits alone are a decimal number; anything
+    /// else is read in the scheme's own form and in every form of ours, and the most plausible reading is given. The
+    /// error is that of the form that went furthest.
+    ///
+    /// ```
+    /// use snowmint_core::{Form, ForeignForm, Id, Scheme};
+    ///
+    /// let tsid = Scheme::named("tsid").unwrap();
+    /// let read = tsid.parse(b"0J4AEXRN106Z0", 1_796_083_200_000);
+    /// assert_eq!(read, Ok((Id::new(653_390_205_760_314_336), Form::Foreign(ForeignForm::Base32))));
+    /// ```
+    pub fn parse(&self, text: &[u8], now_ms: u64) -> Result<(Id, Form), ParseError> {
+        let decimal = TextForm::Decimal.parse(text);
+        let mut furthest = match decimal {
+            Ok(id) => return Ok((id, Form::Own(TextForm::Decimal))),
+            Err(error) => error,
+        };
+        if text.iter().all(u8::is_ascii_digit) {
+            return Err(furthest);
+        }
+        let reading = self.readings(text, now_ms, &mut |error| {
+            if let Some(error) = error.filter(|error| error.at > furthest.at) {
+                furthest = error;
+            }
+        });
+        reading.map(|(_, id, form)| (id, form)).ok_or(furthest)
+    }
+
+    /// The cheapest reading of a text in the scheme's own form and ours, with its cost; one that the scheme excludes
+    /// only where there is no other. `tell` hears of each form: its error, or that it read the text.
+    fn readings(
+        &self,
+        text: &[u8],
+        now_ms: u64,
+        tell: &mut dyn FnMut(Option<ParseError>),
+    ) -> Option<(Option<u32>, Id, Form)> {
+        let own = self.form.map(|form| (Form::Foreign(form), 0));
+        let strange = if self.status == Status::Own { BIT } else { STRANGE_FORM_COST };
+        let ours = TextForm::ALL.into_iter().map(|form| (Form::Own(form), strange));
+        let mut best: Option<(Option<u32>, Id, Form)> = None;
+        for (form, form_cost) in own.into_iter().chain(ours) {
+            match form.parse(text) {
+                Ok(id) => {
+                    tell(None);
+                    let cost = cost(self, id, now_ms).map(|cost| cost + form_cost);
+                    let is_better = best.is_none_or(|(least, ..)| match (cost, least) {
+                        (Some(cost), Some(least)) => cost < least,
+                        (cost, least) => cost.is_some() && least.is_none(),
+                    });
+                    if is_better {
+                        best = Some((cost, id, form));
+                    }
+                }
+                Err(error) => tell(Some(error)),
+            }
+        }
+        best
     }
 }
 

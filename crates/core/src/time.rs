@@ -47,10 +47,11 @@ impl UnixTime {
     }
 
     /// The Unix millisecond that the time lies in; saturates where 64 bits cannot hold it.
-    #[allow(clippy::cast_possible_truncation)] // Checked in the same line.
     pub const fn unix_ms(self) -> u64 {
-        let ms = self.ns / NS_PER_MS as u128;
-        if ms > u64::MAX as u128 { u64::MAX } else { ms as u64 }
+        match divided(self.ns, NS_PER_MS) {
+            Some(ms) => ms,
+            None => u64::MAX,
+        }
     }
 
     /// Reads a time: RFC 3339 (`2019-12-12T16:22:31.484Z`, any offset), a date alone (its midnight, UTC), or a
@@ -103,6 +104,35 @@ impl fmt::Display for UnixTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.text(self.digits()))
     }
+}
+
+/// `number / by`, rounded down; `None` where 64 bits cannot hold it.
+///
+/// Nanoseconds since 1970 fit 64 bits until 2554, so the first line is the one that runs. What the machine's own
+/// division of 128 bits would add to the component is more than all the rest of this module.
+#[allow(clippy::cast_possible_truncation)] // Checked in the line before, or less than `by`.
+const fn divided(number: u128, by: u64) -> Option<u64> {
+    if number <= u64::MAX as u128 {
+        return (number as u64).checked_div(by);
+    }
+    // As on paper, one bit at a time: the quotient fits 64 bits exactly if the high half is less than the divisor.
+    let mut rest = number >> 64;
+    if rest >= by as u128 {
+        return None;
+    }
+    let low = number as u64;
+    let mut quotient: u64 = 0;
+    let mut bit = u64::BITS;
+    while bit > 0 {
+        bit -= 1;
+        rest = (rest << 1) | ((low >> bit) & 1) as u128;
+        quotient <<= 1;
+        if rest >= by as u128 {
+            rest -= by as u128;
+            quotient |= 1;
+        }
+    }
+    Some(quotient)
 }
 
 /// The digits of fraction of a number of nanoseconds: 0 for whole seconds, 3 for whole milliseconds, and so on.
@@ -559,8 +589,8 @@ impl Layout {
     pub fn tick_at(&self, time: UnixTime) -> Result<u64, TickError> {
         let epoch = UnixTime::from_unix_ms(self.epoch_unix_ms());
         let since = time.ns.checked_sub(epoch.ns).ok_or(TickError::BeforeEpoch { epoch })?;
-        match u64::try_from(since / u128::from(self.tick_ns())) {
-            Ok(tick) if tick <= self.last_tick() => Ok(tick),
+        match divided(since, self.tick_ns()) {
+            Some(tick) if tick <= self.last_tick() => Ok(tick),
             _ => Err(TickError::AfterEnd { last: self.time_of_tick(self.last_tick()) }),
         }
     }
@@ -620,6 +650,15 @@ mod tests {
         assert!(last.starts_with("+10783118943836478995992-") && last.ends_with(".768211455Z"), "{last}");
         assert!(last.len() <= TIME_BYTES_MAX);
         assert_eq!(UnixTime::from_unix_ms(1_500).to_string(), "1970-01-01T00:00:01.5Z");
+    }
+
+    proptest! {
+        /// Division one bit at a time is division.
+        #[test]
+        fn division(number in any::<u128>(), shift in 0_u32..128, by in 1_u64.., by_shift in 0_u32..64) {
+            let (number, by) = (number >> shift, (by >> by_shift).max(1));
+            prop_assert_eq!(divided(number, by), u64::try_from(number / u128::from(by)).ok());
+        }
     }
 
     /// Everything that may be written, and each fault at its place.

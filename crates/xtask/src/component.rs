@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use wasm_encoder::{ComponentSection, ComponentSectionId, RawSection};
 use wasmparser::{Encoding, Parser, Payload};
 use wit_component::ComponentEncoder;
 
@@ -13,13 +14,13 @@ use crate::cargo::{COMPONENT, WASM, Workspace, ensure_target, run};
 const IMPORTS: &[&str] =
     &["snowmint:id/clock@0.1.0", "snowmint:id/high-water-mark@0.1.0", "snowmint:id/lease@0.1.0"];
 /// All that it offers.
-const EXPORTS: &[&str] = &["snowmint:id/generator@0.1.0"];
+const EXPORTS: &[&str] = &["snowmint:id/codec@0.1.0", "snowmint:id/generator@0.1.0"];
 const BYTES_MAX: usize = 32 * 1024;
 
 /// Builds the component and writes it to where the host's build looks for it.
 pub(crate) fn component(workspace: &Workspace) -> Result<PathBuf> {
     let module = module(workspace)?;
-    let component = encode(&module)?;
+    let component = strip(&encode(&module)?)?;
     face(&component)?.check()?;
     check_size(component.len())?;
 
@@ -60,6 +61,45 @@ fn encode(module: &[u8]) -> Result<Vec<u8>> {
         .module(module)
         .and_then(|encoder| encoder.validate(true).encode())
         .context("the guest's module is no component: does it export what world `snowmint` asks for?")
+}
+
+/// The component without custom sections (names, producers), at any depth: no host reads them, and every instance that
+/// is sent somewhere carries them.
+fn strip(component: &[u8]) -> Result<Vec<u8>> {
+    /// What is written of a component or module that is not yet at its end.
+    struct Open {
+        section: u8,
+        bytes: Vec<u8>,
+    }
+    let mut open: Vec<Open> = Vec::new();
+    // The outermost is no section of anything.
+    let mut section = 0;
+    for payload in Parser::new(0).parse_all(component) {
+        let payload = payload?;
+        match &payload {
+            Payload::ModuleSection { .. } => section = ComponentSectionId::CoreModule as u8,
+            Payload::ComponentSection { .. } => section = ComponentSectionId::Component as u8,
+            Payload::Version { range, .. } => {
+                let header = component.get(range.clone()).context("a header lies outside its component")?;
+                open.push(Open { section, bytes: header.to_vec() });
+            }
+            Payload::End(_) => {
+                let done = open.pop().context("a component has more ends than beginnings")?;
+                let Some(outer) = open.last_mut() else { return Ok(done.bytes) };
+                RawSection { id: done.section, data: &done.bytes }.append_to_component(&mut outer.bytes);
+            }
+            Payload::CustomSection(_) => {}
+            _ => {
+                // What has no section of its own, such as each function's body, lies within one that was copied.
+                if let Some((id, range)) = payload.as_section() {
+                    let data = component.get(range).context("a section lies outside its component")?;
+                    let inner = open.last_mut().context("a section stands before any header")?;
+                    RawSection { id, data }.append_to_component(&mut inner.bytes);
+                }
+            }
+        }
+    }
+    bail!("the component has no end")
 }
 
 /// What a component asks for and offers, by name, in order.
@@ -167,6 +207,21 @@ mod tests {
         );
         check(IMPORTS, &[], "must export");
         check(IMPORTS, &codec, "surplus [\"snowmint:id/other@0.1.0\"]");
+    }
+
+    /// Custom sections go, at any depth; all else stays as it was.
+    #[test]
+    fn custom_sections_are_stripped() {
+        let text = |custom: &str| {
+            format!(
+                "(component (core module (memory 1) (func (result i32) i32.const 7) {custom}) \
+                 (component (core module {custom})) (import \"a:b/c@1.0.0\" (instance)))"
+            )
+        };
+        let bare = wat::parse_str(text("")).unwrap();
+        let full = wat::parse_str(text("(@custom \"producers\" \"somebody\")")).unwrap();
+        assert!(full.len() > bare.len());
+        assert_eq!(strip(&full).unwrap(), bare);
     }
 
     #[test]
