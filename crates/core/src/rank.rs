@@ -23,6 +23,9 @@ const LIKELY_SAVED_BITS: i32 = 12;
 /// … and is so far ahead of the next.
 const LIKELY_LEAD: u32 = 3 * BIT;
 
+/// The fewest bytes of a text in a scheme's own form: in fewer, every scheme's IDs ended within weeks of its epoch.
+const FOREIGN_BYTES_MIN: usize = 9;
+
 /// With nothing that costs less than this many bits above a bare number, a ranking is [`Verdict::Implausible`].
 const IMPLAUSIBLE_EXCESS_BITS: i32 = 4;
 
@@ -236,11 +239,15 @@ impl Ranking {
         ranking
     }
 
-    /// Ranks a text at `now_ms` (Unix milliseconds). Digits alone are a decimal number; anything else is read in each
-    /// scheme's own form and in every form of ours. The error is that of the form that went furthest.
+    /// Ranks a text at `now_ms` (Unix milliseconds). Digits alone, or after a sign, are a decimal number; anything else
+    /// is read in each scheme's own form and in every form of ours. The error is that of the form that went furthest.
+    ///
+    /// Words are numbers in some schemes' forms. One that is short, or that no scheme explains, and has the width of none
+    /// of our forms, is no ID.
     pub fn of_text(text: &[u8], now_ms: u64) -> Result<Self, ParseError> {
         let decimal = TextForm::Decimal.parse(text);
-        if decimal.is_ok() || text.iter().all(u8::is_ascii_digit) {
+        let unsigned = text.strip_prefix(b"-").or(text.strip_prefix(b"+")).unwrap_or(text);
+        if decimal.is_ok() || unsigned.iter().all(u8::is_ascii_digit) {
             return decimal.map(|id| Self::of(id, now_ms));
         }
         let mut ranking = Self { list: [None; CANDIDATES_MAX] };
@@ -258,8 +265,13 @@ impl Ranking {
                 ranking.insert(Candidate { scheme, id, form, cost, now_ms });
             }
         }
+        let is_short = text.len() < FOREIGN_BYTES_MIN;
+        let is_number = || TextForm::ALL.into_iter().any(|form| form.parse(text).is_ok());
         match furthest {
             Some(error) if !is_read => Err(error),
+            Some(error) if !is_number() && (is_short || ranking.verdict() == Verdict::Implausible) => {
+                Err(error)
+            }
             _ => Ok(ranking),
         }
     }
@@ -465,6 +477,21 @@ mod tests {
             implausible += u32::from(ranking.verdict() == Verdict::Implausible);
         }
         assert!(implausible > 5_000, "{implausible} of 20,000");
+    }
+
+    /// What is no ID is not taken for one, although some scheme's form has digits for it.
+    #[test]
+    fn words_and_signs_are_refused() {
+        let check = |text: &str, at: usize| {
+            let error = Ranking::of_text(text.as_bytes(), NOW_MS).unwrap_err();
+            assert_eq!(error.at, at, "{text}: {error}");
+        };
+        check("hello", 0);
+        check("-5", 0);
+        check("+1205161015177961473", 0);
+        check("1205161015177961473x", 19);
+        check("36893488147419103232", 19);
+        assert!(Ranking::of_text(b"C3xkq1-Mx8F", NOW_MS).is_ok(), "Instagram's");
     }
 
     /// The reasons are said in words, and their costs are the candidate's.
