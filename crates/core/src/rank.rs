@@ -269,8 +269,8 @@ impl Ranking {
         let is_number = || TextForm::ALL.into_iter().any(|form| form.parse(text).is_ok());
         match furthest {
             Some(error) if !is_read => Err(error),
-            Some(error) if !is_number() && (is_short || ranking.verdict() == Verdict::Implausible) => {
-                Err(error)
+            Some(_) if !is_number() && (is_short || ranking.verdict() == Verdict::Implausible) => {
+                decimal.map(|id| Self::of(id, now_ms))
             }
             _ => Ok(ranking),
         }
@@ -403,7 +403,7 @@ fn time_reason(scheme: &Scheme, id: Id, now_ms: u64) -> Option<(ReasonKind, u32)
         return None;
     }
     let window_ns = latest.unix_ns().saturating_sub(born.unix_ns());
-    let ticks = u64::try_from(window_ns / u128::from(scheme.layout.tick_ns())).unwrap_or(u64::MAX);
+    let ticks = crate::time::divided(window_ns, scheme.layout.tick_ns()).unwrap_or(u64::MAX);
     let cost = log2_sixteenths(ticks.saturating_add(1));
     if time >= born {
         return Some((ReasonKind::Time { time }, cost));
