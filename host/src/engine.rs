@@ -376,8 +376,6 @@ impl std::error::Error for EngineError {}
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use snowmint_core::{Grant, LeaseError, MarkError};
     use wasmtime::ResourceLimiter;
 
@@ -520,23 +518,5 @@ mod tests {
         let reading =
             snowmint.snowmint_id_codec().call_decode(&mut store, &config.layout, 1).unwrap().unwrap();
         assert_eq!(reading.values, [0, 0, 0, 0, 1]);
-    }
-
-    /// What the component's calls cost in this build, for the curious: `cargo test --release -- --nocapture costs`.
-    #[test]
-    fn costs() {
-        let engine = Engine::new(None).unwrap();
-        let mut instance =
-            engine.start(&Layout::SNOWMINT, &Policy::CLASSIC, Box::new(Still(1_750_000_000_000))).unwrap();
-        let time = |what: &str, call: &mut dyn FnMut()| {
-            let begin = Instant::now();
-            for _ in 0..20_000 {
-                call();
-            }
-            eprintln!("{what}: {:.0} ns", begin.elapsed().as_secs_f64() * 1e9 / 20_000.0);
-        };
-        time("mint(4096)", &mut || assert_eq!(instance.mint(4_096).unwrap().count(), 4_096));
-        time("next", &mut || assert!(instance.next_id().is_ok()));
-        time("decode", &mut || assert!(instance.decode(&Layout::SNOWMINT, Id::new(1)).is_ok()));
     }
 }

@@ -261,7 +261,9 @@ impl Worker {
             }
             _ => false,
         };
-        if is_over && let Some(grant) = self.shared.kept().grant.take() {
+        // Taken out first: the new instance's ports take the same lock.
+        let grant = if is_over { self.shared.kept().grant.take() } else { None };
+        if let Some(grant) = grant {
             // A new grant is a new instance; the old one's ticket has no ceiling any more.
             self.instantiate(&mut minting, grant)?;
             if let Some(instance) = &mut minting.instance {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use snowmint::{Clock, Engine, Ids, SystemClock, Worker, WorkerConfig, WorkerError, fresh_nonce};
 use snowmint_core::{Field, Id, Layout, NS_PER_MS, Policy, Refusal, Role};
-use snowmint_lease::{ClusterRecord, Hindrance, KeeperConfig, Now, Owner, Phase, Store};
+use snowmint_lease::{ClusterRecord, Hindrance, KeeperConfig, Loss, Notice, Now, Owner, Phase, Store};
 use snowmint_lease_redb::RedbStore;
 
 /// The machine's clock, set so many milliseconds ahead or back.
@@ -190,8 +190,7 @@ fn a_wait_holds_no_lock() {
     let (paused, is_paused) = channel();
     let (go, go_on) = channel();
     let start_ms = SystemClock::new(0).now_ms();
-    let clock =
-        Arc::new(FrozenClock { now_ms: AtomicU64::new(start_ms), paused, go_on: Mutex::new(go_on) });
+    let clock = Arc::new(FrozenClock { now_ms: AtomicU64::new(start_ms), paused, go_on: Mutex::new(go_on) });
     let policy = Policy { wait_ms_max: 60_000, ..Policy::CLASSIC };
     let worker = start(directory.path(), policy, clock.clone());
     worker.mint(1).unwrap();
@@ -319,10 +318,9 @@ fn handles_of_one_worker_share_it() {
                         match ids.next_id() {
                             Ok(id) => own.push(id),
                             // Four threads on fewer cores may wait out more than a tick; asking again is theirs.
-                            Err(error) => assert!(
-                                matches!(error.refusal(), Some(Refusal::Exhausted { .. })),
-                                "{error}"
-                            ),
+                            Err(error) => {
+                                assert!(matches!(error.refusal(), Some(Refusal::Exhausted { .. })), "{error}")
+                            }
                         }
                     }
                     assert!(own.windows(2).all(|pair| pair[0] < pair[1]));
@@ -344,12 +342,13 @@ fn a_lost_lease_is_refused_and_a_new_one_goes_on() {
     let store: Arc<RedbStore> = Arc::new(open(directory.path(), layout, &*clock));
     let mut config = config(layout, Policy::CLASSIC);
     config.lease.window_ms = 300;
+    let (told, notices) = channel();
     let worker = Worker::start(
         &Engine::new(None).unwrap(),
         Box::new(SharedStore(Arc::clone(&store))),
         clock.clone(),
         config,
-        Box::new(|_| {}),
+        Box::new(move |notice| told.send(notice.clone()).unwrap()),
     )
     .unwrap();
     let mut seen: HashSet<Id> = worker.mint(100).unwrap().into_iter().collect();
@@ -358,7 +357,6 @@ fn a_lost_lease_is_refused_and_a_new_one_goes_on() {
     let now = Now { boot_ms: clock.boot_ms(), wall_ms: clock.now_ms(), clock_error_ms: 0 };
     snowmint_lease::store::fence(&*store, first.code, 1_000_000, &now, fresh_nonce()).unwrap();
     // Until the keeper notices, what is minted lies at or below the old end; then another code is taken.
-    let mut refused = 0;
     let second = loop {
         match worker.mint(1) {
             Ok(run) => {
@@ -368,17 +366,21 @@ fn a_lost_lease_is_refused_and_a_new_one_goes_on() {
                 if parts.worker != u64::from(first.code) {
                     break parts.worker;
                 }
-                assert!(layout.epoch_unix_ms() + parts.tick <= first.end_ms + 300, "above every confirmed end");
+                assert!(
+                    layout.epoch_unix_ms() + parts.tick <= first.end_ms + 300,
+                    "above every confirmed end"
+                );
             }
             Err(error) => {
                 let refusal = error.refusal().unwrap();
                 assert!(matches!(refusal, Refusal::LeaseLost | Refusal::Ceiling { .. }), "{refusal}");
-                refused += 1;
             }
         }
     };
     assert_ne!(second, u64::from(first.code));
-    assert!(worker.standing().loss.is_some(), "after {refused} refusals");
+    drop(worker);
+    let superseded = |notice: &Notice| matches!(notice, Notice::Lost { ticket, loss: Loss::Superseded { .. } } if *ticket == first.ticket);
+    assert_eq!(notices.into_iter().filter(superseded).count(), 1);
 }
 
 /// A store that a test and a worker share.
@@ -398,7 +400,8 @@ impl Store for SharedStore {
 
     fn scan(
         &self,
-    ) -> Result<Vec<(u32, snowmint_lease::Stored<snowmint_lease::CodeRecord>)>, snowmint_lease::StoreError> {
+    ) -> Result<Vec<(u32, snowmint_lease::Stored<snowmint_lease::CodeRecord>)>, snowmint_lease::StoreError>
+    {
         self.0.scan()
     }
 

@@ -554,7 +554,12 @@ impl ObserveError {
     /// Whether such an ID should not exist, so that somebody ought to look: counted by
     /// [`Generator::suspects`].
     pub const fn is_suspect(self) -> bool {
-        matches!(self, Self::NotIssued | Self::AboveCeiling { .. })
+        match self {
+            Self::NotIssued => true,
+            // With the lease lost nothing is below the ceiling; that says nothing of the ID.
+            Self::AboveCeiling { ceiling_ms } => ceiling_ms > 0,
+            _ => false,
+        }
     }
 }
 
@@ -573,6 +578,9 @@ impl fmt::Display for ObserveError {
                 "the ID bears this worker's own code but was never issued: another worker uses the same code, or the \
                  number was rounded (JSON numbers above 2^53 are)",
             ),
+            Self::AboveCeiling { ceiling_ms: 0 } => {
+                f.write_str("the lease is lost, so that no ID can be observed until it is confirmed again")
+            }
             Self::AboveCeiling { ceiling_ms } => write!(
                 f,
                 "the ID lies above the lease's ceiling {ceiling_ms} (Unix ms); the clock that made it is ahead, or \

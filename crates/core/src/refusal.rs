@@ -11,7 +11,7 @@ use core::fmt;
 /// |---|---|---|
 /// | `Stopped` | the caller's: it asked to stop | no: take a new grant |
 /// | `LayoutEnded` | the layout's (or a clock far in the future) | no: cut over to a new layout |
-/// | `LeaseLost` | the lease's: ownership cannot be proven | no: take a new grant |
+/// | `LeaseLost` | the lease's: ownership cannot be proven | until the lease is confirmed again, if it is; else take a new grant |
 /// | `BelowFloor` | the clock's, or a predecessor's that ran ahead | until the clock is past the floor |
 /// | `Ceiling` | the lease's: the renewal is late | until a renewal is confirmed |
 /// | `Mark` | the mark's: the disk is late | until a mark is durable |
@@ -83,8 +83,10 @@ impl Refusal {
     /// Whether waiting helps, and how long.
     pub const fn wait(self) -> Wait {
         match self {
-            Self::Stopped | Self::LayoutEnded { .. } | Self::LeaseLost => Wait::Never,
-            Self::Ceiling { .. } | Self::Mark { .. } | Self::ClockUncertain { .. } => Wait::Unknown,
+            Self::Stopped | Self::LayoutEnded { .. } => Wait::Never,
+            Self::LeaseLost | Self::Ceiling { .. } | Self::Mark { .. } | Self::ClockUncertain { .. } => {
+                Wait::Unknown
+            }
             Self::BelowFloor { wait_ms, .. }
             | Self::ClockRolledBack { wait_ms, .. }
             | Self::Exhausted { wait_ms } => Wait::Ms(wait_ms),

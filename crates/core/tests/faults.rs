@@ -283,3 +283,23 @@ fn only_the_canonical_text_is_a_layout() {
         assert!(wrong.parse::<Layout>().is_err(), "{wrong}");
     }
 }
+
+/// What is counted as suspect is what should not exist, and nothing else: an alarm must mean something.
+#[test]
+fn only_ids_that_should_not_exist_are_suspect() {
+    let layout = Layout::HYBRID;
+    let mut generator = generator(layout, Policy::HYBRID, 0);
+    let own = generator.node();
+    let other = layout.node(1, 3).unwrap();
+    let tick = T - layout.epoch_unix_ms();
+    let id = |node, tick| layout.compose(tick, node, 0).unwrap();
+    let mut check = |id, ceiling_ms, suspects| {
+        assert!(generator.observe(id, T, ceiling_ms).is_err());
+        assert_eq!(generator.suspects(), suspects);
+    };
+    check(id(other, tick), 0, 0); // The lease is lost: nothing is said of the ID.
+    check(id(other, tick + 2_000), u64::MAX, 0); // A clock that is ahead.
+    check(snowmint_core::Id::new(u64::MAX), u64::MAX, 0); // Another layout's.
+    check(id(own, tick), u64::MAX, 1); // A twin, or rounded.
+    check(id(other, tick + 10), T + 9, 2); // Above what the lease reaches to.
+}

@@ -10,8 +10,8 @@ use clap::{Args, ValueEnum};
 use etcetera::BaseStrategy;
 use indicatif::{ProgressBar, ProgressStyle};
 use snowmint::{Engine, Observer, SystemClock, Worker, WorkerConfig, WorkerError, fresh_nonce};
-use snowmint_core::{Id, Policy, Refusal, Run, TextForm, write_decimal};
-use snowmint_lease::{EMBEDDED_WINDOW_MS_DEFAULT, KeeperConfig, Notice, Owner};
+use snowmint_core::{Id, Layout, Policy, Refusal, Run, TextForm, write_decimal};
+use snowmint_lease::{EMBEDDED_WINDOW_MS_DEFAULT, Keeper, KeeperConfig, Notice, Owner};
 
 use super::CliError;
 use super::store::{StoreArgs, now};
@@ -134,13 +134,12 @@ enum Format {
 }
 
 impl WorkerArgs {
-    fn config(&self, cluster: &snowmint_lease::ClusterRecord) -> Result<WorkerConfig, CliError> {
+    fn config(&self, layout: Layout, region: u32) -> Result<WorkerConfig, CliError> {
         let owner = self.owner.clone().unwrap_or_else(|| {
             let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
             format!("{host}/{}", std::process::id())
         });
         let owner = Owner::new(owner).map_err(CliError::usage)?;
-        let layout = cluster.layout;
         let mut policy = Policy {
             wait_ms_max: self.wait_ms_max,
             // On one machine nobody's clock is compared with another's, so the bound matters only on request.
@@ -156,7 +155,7 @@ impl WorkerArgs {
             window_ms: self.window_ms,
             quarantine_ms: self.quarantine,
             clock_error_ms_max: policy.clock_error_ms_max,
-            ..KeeperConfig::embedded(layout, cluster.region, owner)
+            ..KeeperConfig::embedded(layout, region, owner)
         };
         Ok(WorkerConfig {
             lease,
@@ -184,8 +183,11 @@ impl Mint {
                 .map_err(|error| CliError::Failed(format!("signals cannot be handled: {error}")))?;
         }
         let clock = self.worker.clock();
+        // A slip in the flags is told before a store is founded; the store's own layout has its say afterwards.
+        let layout = self.store.layout()?.unwrap_or(Layout::SNOWMINT);
+        Keeper::new(self.worker.config(layout, 0)?.lease).map_err(CliError::usage)?;
         let opened = self.store.open(self.init, &clock)?;
-        let config = self.worker.config(&opened.cluster)?;
+        let config = self.worker.config(opened.cluster.layout, opened.cluster.region)?;
         opened
             .store
             .take_over(&now(&clock), self.worker.quarantine, &mut fresh_nonce)
@@ -327,7 +329,7 @@ fn progress(count: u64) -> ProgressBar {
     if count < PROGRESS_COUNT_MIN || !io::stderr().is_terminal() || io::stdout().is_terminal() {
         return ProgressBar::hidden();
     }
-    let style = "{bar:40} {human_pos} of {human_len} IDs, {per_sec}, {eta} left";
+    let style = "{bar:40} {human_pos} of {human_len} IDs, {eta} left";
     let bar = ProgressBar::new(count);
     if let Ok(style) = ProgressStyle::with_template(style) {
         bar.set_style(style);

@@ -69,7 +69,8 @@ impl StoreArgs {
         }
     }
 
-    fn layout(&self) -> Result<Option<Layout>, CliError> {
+    /// The layout that the flags name, if they do.
+    pub(super) fn layout(&self) -> Result<Option<Layout>, CliError> {
         self.layout.as_deref().map(layout_file::find).transpose()
     }
 
@@ -113,8 +114,6 @@ impl StoreArgs {
     /// Opens the store; where there is none, and `init` asks for it, founds it.
     pub(super) fn open(&self, init: bool, clock: &dyn Clock) -> Result<Opened, CliError> {
         let directory = self.directory()?;
-        // A slip in the flags is told before anything is made.
-        self.layout()?;
         let store = match RedbStore::open(&directory) {
             Err(StoreError::NotInitialised { .. }) if init => return self.init(clock),
             Err(StoreError::NotInitialised { place }) => {

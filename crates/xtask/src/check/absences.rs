@@ -61,6 +61,8 @@ const PRESENCES: &[(&str, &str)] = &[
     ("snowmint-core", "#![no_std]"),
     ("snowmint-core", "#![forbid(unsafe_code)]"),
     ("snowmint-lease", "#![forbid(unsafe_code)]"),
+    ("snowmint-lease-redb", "#![forbid(unsafe_code)]"),
+    ("snowmint", "#![forbid(unsafe_code)]"),
     ("snowmint-component", "#![no_std]"),
 ];
 

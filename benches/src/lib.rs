@@ -1,0 +1,1 @@
+//! The benchmarks are in `benches/`; run them with `cargo xtask bench`.
