@@ -25,7 +25,7 @@ const EXTRACTED_DIGITS: std::ops::RangeInclusive<usize> = 15..=20;
 /// Say what an ID holds and when it was made; or which IDs a time has.
 ///
 /// IDs are read as decimal numbers, in the scheme's own form (such as Instagram's shortcodes), and as `mint` writes
-/// them. By `auto` UUIDs, ULIDs, ObjectIds, KSUIDs and Xids are recognised, too. Of two IDs the older is told.
+/// them. By `auto` UUIDs, ULIDs, `ObjectIds`, KSUIDs and Xids are recognised, too. Of two IDs the older is told.
 ///
 /// From standard input, blanks around an ID and blank lines are skipped, and a line that is no ID is reported on standard
 /// error while the rest goes on; the exit code then is 1.
@@ -89,7 +89,7 @@ impl Decode {
         let clock = SystemClock::new(u32::MAX);
         let mut output = Output { out: io::stdout().lock(), text: Vec::new(), json: self.json };
         if self.ids.is_empty() || self.ids.iter().eq(["-"]) {
-            return self.run_lines(&reader, &clock, &mut output);
+            return self.run_lines(&reader, clock, &mut output);
         }
         if self.extract {
             return Err(CliError::Usage(
@@ -136,7 +136,7 @@ impl Decode {
     fn run_lines(
         &self,
         reader: &Reader,
-        clock: &SystemClock,
+        clock: SystemClock,
         output: &mut Output<impl Write>,
     ) -> Result<(), CliError> {
         let input = io::stdin().lock();
@@ -308,16 +308,14 @@ fn read<'a>(reader: &'a Reader, text: &'a [u8], now_ms: u64) -> Result<Report<'a
 
 /// Reads a text in the one form of ours that reads it; the error is that of the decimal form.
 fn number(text: &[u8]) -> Result<(Id, TextForm), NoId> {
-    let decimal = TextForm::Decimal.parse(text);
     let mut readings = TextForm::ALL.into_iter().filter_map(|form| Some((form.parse(text).ok()?, form)));
-    match (readings.next(), decimal) {
-        (Some((id, TextForm::Decimal)), _) => Ok((id, TextForm::Decimal)),
-        (Some((id, form)), _) => match readings.find(|(other, _)| *other != id) {
-            Some((_, other)) => Err(NoId::Ambiguous(form, other)),
-            None => Ok((id, form)),
-        },
-        (None, Err(error)) => Err(NoId::Parse(error)),
-        (None, Ok(id)) => Ok((id, TextForm::Decimal)),
+    let Some((id, form)) = readings.next() else {
+        return TextForm::Decimal.parse(text).map(|id| (id, TextForm::Decimal)).map_err(NoId::Parse);
+    };
+    // Digits alone are decimal, whatever else they might be.
+    match readings.find(|(other, _)| *other != id) {
+        Some((_, other)) if form != TextForm::Decimal => Err(NoId::Ambiguous(form, other)),
+        _ => Ok((id, form)),
     }
 }
 
@@ -398,19 +396,19 @@ impl<W: Write> Output<W> {
     }
 
     /// Which of two IDs is older, and by how much, by the times that their reports give.
-    fn order(&mut self, a: &Report<'_>, b: &Report<'_>) -> io::Result<()> {
-        let (Some((a_time, a_digits)), Some((b_time, b_digits))) = (a.time(), b.time()) else {
+    fn order(&mut self, one: &Report<'_>, other: &Report<'_>) -> io::Result<()> {
+        let (Some((time, digits)), Some((other_time, other_digits))) = (one.time(), other.time()) else {
             return Ok(());
         };
-        let (older, newer) = if a_time <= b_time { (a, b) } else { (b, a) };
-        let by_ns = a_time.unix_ns().abs_diff(b_time.unix_ns());
-        let by = Span { ns: by_ns, digits: a_digits.max(b_digits) };
+        let (older, newer) = if time <= other_time { (one, other) } else { (other, one) };
+        let by_ns = time.unix_ns().abs_diff(other_time.unix_ns());
+        let span = Span { ns: by_ns, digits: digits.max(other_digits) };
         if self.json {
             let order = Order {
                 older: (by_ns > 0).then(|| older.id_text()),
                 newer: (by_ns > 0).then(|| newer.id_text()),
                 by_ms: Number(UnixTime::from_unix_ns(by_ns).unix_ms()),
-                by: AsText(by),
+                by: AsText(span),
             };
             serde_json::to_writer(&mut self.text, &order)?;
             self.text.push(b'\n');
@@ -419,7 +417,7 @@ impl<W: Write> Output<W> {
         if by_ns == 0 {
             return writeln!(self.text, "\nboth have the same time");
         }
-        writeln!(self.text, "\n{} is older than {} by {by}", older.id_text(), newer.id_text())
+        writeln!(self.text, "\n{} is older than {} by {span}", older.id_text(), newer.id_text())
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -39,6 +39,7 @@ struct HistoryFile {
 
 /// What a reader reads by.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // There is one, for the whole run.
 pub(super) enum Reader {
     /// Whatever explains an ID best.
     Auto,

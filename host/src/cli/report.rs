@@ -33,7 +33,7 @@ pub(super) enum Report<'a> {
     Wide { wide: WideId, text: &'a [u8] },
 }
 
-impl<'a> Report<'a> {
+impl Report<'_> {
     /// The ID's bits; `None` for a wide one.
     fn id(&self) -> Option<Id> {
         match self {
@@ -76,13 +76,11 @@ impl<'a> Report<'a> {
 
     /// The ID's time and how many digits of fraction it has.
     pub(super) fn time(&self) -> Option<(UnixTime, u32)> {
-        match self {
-            Self::Wide { wide, .. } => wide.time.map(|time| (time, wide.time_digits)),
-            _ => {
-                let (_, layout) = self.layout()?;
-                Some((layout.time_of(self.id()?), layout.time_digits()))
-            }
+        if let Self::Wide { wide, .. } = self {
+            return wide.time.map(|time| (time, wide.time_digits));
         }
+        let (_, layout) = self.layout()?;
+        Some((layout.time_of(self.id()?), layout.time_digits()))
     }
 
     pub(super) fn warnings(&self) -> Option<Warnings> {
