@@ -3,10 +3,15 @@
 //! Exit codes are the same everywhere: 0; 1 refused or failed; 2 bad usage.
 
 mod config;
+mod decode;
 mod init;
+mod layout;
 mod layout_file;
 mod lease;
+mod lines;
 mod mint;
+mod picture;
+mod report;
 mod store;
 
 use std::fmt;
@@ -34,6 +39,11 @@ struct Cli {
 enum Command {
     /// Mint IDs, one a line.
     Mint(mint::Mint),
+    /// Say what an ID holds and when it was made; or which IDs a time has.
+    Decode(decode::Decode),
+    /// Look at layouts, derive one, plan to change one.
+    #[command(subcommand)]
+    Layout(layout::LayoutCommand),
     /// Found the lease store, once for each region.
     Init(init::Init),
     /// Look at the worker codes and their leases.
@@ -53,12 +63,35 @@ pub(crate) fn run() -> ExitCode {
     };
     let result = match cli.command {
         Command::Mint(mint) => mint.run(),
+        Command::Decode(decode) => decode.run(),
+        Command::Layout(layout) => layout.run(),
         Command::Init(init) => init.run(),
         Command::Lease(lease) => lease.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => error.exit(),
+    }
+}
+
+/// Text that somebody else wrote, safe for a terminal: control characters, marks that turn the direction of writing and
+/// the like are written as escapes.
+fn shown(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for char in text.chars() {
+        match char {
+            '\'' | '"' => safe.push(char),
+            _ => safe.extend(char.escape_debug()),
+        }
+    }
+    safe
+}
+
+/// The end of a command that writes: whoever reads may have seen enough.
+fn written(result: std::io::Result<()>) -> Result<(), CliError> {
+    match result {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        result => result.map_err(|error| CliError::Failed(format!("the output cannot be written: {error}"))),
     }
 }
 

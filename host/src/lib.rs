@@ -68,6 +68,9 @@ mod translate;
 mod worker;
 
 pub use clock::{Clock, SystemClock};
-pub use engine::{Engine, EngineError, Instance, InstanceError, Lifecycle, Status};
+pub use engine::{
+    CodecError, Engine, EngineError, Instance, InstanceError, Lifecycle, Reading, Status, TextError,
+    TextFault,
+};
 pub use ids::Ids;
 pub use worker::{Observer, Standing, Worker, WorkerConfig, WorkerError, fresh_nonce};

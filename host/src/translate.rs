@@ -5,12 +5,13 @@ use std::num::NonZeroU32;
 
 use snowmint_core::{
     ConfigError, FieldError, Grant, Id, Layout, LayoutError, LeaseError, MarkError, MintError, ObserveError,
-    Policy, PolicyError, PolicyLength, Ports, Refusal, Role, Run, StartError,
+    Policy, PolicyError, PolicyLength, Ports, Refusal, Role, Run, StartError, TextForm, TickError, TickIds,
+    UnixTime,
 };
 
-use crate::bindings::exports::snowmint::id::generator as wit;
+use crate::bindings::exports::snowmint::id::{codec, generator as wit};
 use crate::bindings::snowmint::id::{clock, high_water_mark, lease};
-use crate::engine::{EngineError, InstanceError, Lifecycle};
+use crate::engine::{CodecError, EngineError, InstanceError, Lifecycle, Reading, TextError, TextFault};
 
 type BoxedPorts = Box<dyn Ports + Send>;
 
@@ -70,18 +71,18 @@ fn to_mark_error(error: MarkError) -> high_water_mark::MarkError {
     }
 }
 
-pub(crate) fn to_config(layout: &Layout, policy: &Policy) -> wit::Config {
+pub(crate) fn to_layout(layout: &Layout) -> wit::Layout {
     let fields = layout.fields().iter().map(|field| wit::Field {
         role: to_role(field.role()),
         // A field has 63 bits or fewer.
         bits: u8::try_from(field.bits()).unwrap_or(u8::MAX),
     });
+    wit::Layout { fields: fields.collect(), epoch_unix_ms: layout.epoch_unix_ms(), tick_ns: layout.tick_ns() }
+}
+
+pub(crate) fn to_config(layout: &Layout, policy: &Policy) -> wit::Config {
     wit::Config {
-        layout: wit::Layout {
-            fields: fields.collect(),
-            epoch_unix_ms: layout.epoch_unix_ms(),
-            tick_ns: layout.tick_ns(),
-        },
+        layout: to_layout(layout),
         policy: wit::Policy {
             lead_ms: policy.lead_ms,
             wait_ms_max: policy.wait_ms_max,
@@ -207,4 +208,73 @@ pub(crate) fn observe_error(error: wit::ObserveError) -> InstanceError<ObserveEr
         wit::ObserveError::AboveCeiling(ceiling_ms) => ObserveError::AboveCeiling { ceiling_ms },
         wit::ObserveError::TooFarAhead(wait_ms) => ObserveError::TooFarAhead { wait_ms },
     })
+}
+
+fn time(instant: codec::Instant) -> UnixTime {
+    UnixTime::from_unix_ns(UnixTime::from_unix_ms(instant.unix_ms).unix_ns() + u128::from(instant.ns))
+}
+
+pub(crate) fn to_instant(time: UnixTime) -> codec::Instant {
+    let unix_ms = time.unix_ms();
+    let ns = time.unix_ns().saturating_sub(UnixTime::from_unix_ms(unix_ms).unix_ns());
+    codec::Instant { unix_ms, ns: u32::try_from(ns).unwrap_or(u32::MAX) }
+}
+
+pub(crate) fn reading(reading: codec::Reading) -> Reading {
+    Reading { time: time(reading.time), values: reading.values, reserved_set: reading.reserved_set }
+}
+
+pub(crate) fn tick_ids(ids: codec::TickIds) -> TickIds {
+    TickIds {
+        first: Id::new(ids.first),
+        last: Id::new(ids.last),
+        is_range: ids.is_range,
+        start: time(ids.start),
+    }
+}
+
+pub(crate) fn codec_error(error: codec::CodecError) -> InstanceError<CodecError> {
+    let codec::CodecError { problem, role: of, value, max } = error;
+    let of = role(of);
+    let bits = u32::try_from(value).unwrap_or(u32::MAX);
+    let count = usize::try_from(value).unwrap_or(usize::MAX);
+    let layout = |error| CodecError::Layout(error);
+    InstanceError::Core(match problem {
+        codec::Problem::FieldCount => layout(LayoutError::FieldCount { count }),
+        codec::Problem::FieldBits => layout(LayoutError::FieldBits { role: of, bits }),
+        codec::Problem::Bits => layout(LayoutError::Bits { bits }),
+        codec::Problem::RoleTwice => layout(LayoutError::RoleTwice { role: of }),
+        codec::Problem::RoleMissing => layout(LayoutError::RoleMissing { role: of }),
+        codec::Problem::TickZero => layout(LayoutError::TickZero),
+        codec::Problem::ValueCount => CodecError::ValueCount { given: value, fields: max },
+        codec::Problem::Value => CodecError::Value(FieldError { role: of, value, max }),
+        codec::Problem::BeforeEpoch => {
+            CodecError::Time(TickError::BeforeEpoch { epoch: UnixTime::from_unix_ms(value) })
+        }
+        codec::Problem::AfterEnd => {
+            CodecError::Time(TickError::AfterEnd { last: UnixTime::from_unix_ms(value) })
+        }
+    })
+}
+
+pub(crate) fn to_form(form: TextForm) -> codec::Form {
+    match form {
+        TextForm::Decimal => codec::Form::Decimal,
+        TextForm::Hex => codec::Form::Hex,
+        TextForm::Base32 => codec::Form::Base32,
+        TextForm::Base36 => codec::Form::Base36,
+        TextForm::Base62 => codec::Form::Base62,
+    }
+}
+
+pub(crate) fn text_error(error: codec::ParseError) -> InstanceError<TextError> {
+    let fault = match error.fault {
+        codec::Fault::Empty => TextFault::Empty,
+        codec::Fault::Sign => TextFault::Sign,
+        codec::Fault::Digit => TextFault::Digit,
+        codec::Fault::TooLong => TextFault::TooLong,
+        codec::Fault::TooShort => TextFault::TooShort,
+        codec::Fault::Overflow => TextFault::Overflow,
+    };
+    InstanceError::Core(TextError { at: error.at as usize, fault })
 }

@@ -13,15 +13,19 @@
 
 extern crate alloc;
 
+mod arena;
 mod bindings;
 mod translate;
 
 use core::cell::RefCell;
 
+use alloc::string::String;
 use alloc::vec::Vec;
-use bindings::exports::snowmint::id::generator as wit;
+use bindings::exports::snowmint::id::{codec, generator as wit};
 use bindings::snowmint::id::{clock, high_water_mark, lease};
-use snowmint_core::{Grant, Id, Layout, LeaseError, MarkError, Minter, Node, Ports, StartError};
+use snowmint_core::{
+    DECIMAL_BYTES_MAX, FIELDS_MAX, Grant, Id, Layout, LeaseError, MarkError, Minter, Node, Ports, StartError,
+};
 
 /// The most IDs that `batch` returns at once: half a megabyte of list.
 const BATCH_COUNT_MAX: u32 = 65_536;
@@ -90,7 +94,7 @@ fn with_minter<T>(absent: T, call: impl FnOnce(&mut Minter<Imports>) -> T) -> T 
 
 impl wit::Guest for Exports {
     fn start(config: wit::Config) -> Result<(), wit::StartError> {
-        let layout = translate::layout(&config.layout)
+        let layout = translate::layout(&config.layout, Layout::new)
             .map_err(|error| wit::StartError::Config(translate::to_layout_error(error)))?;
         let policy = translate::policy(&config.policy);
         let Ok(mut state) = INSTANCE.0.try_borrow_mut() else {
@@ -167,11 +171,67 @@ impl wit::Guest for Exports {
     }
 }
 
-bindings::export!(Exports with_types_in bindings);
+/// The layout to read by.
+fn reader(layout: &wit::Layout) -> Result<Layout, codec::CodecError> {
+    translate::layout(layout, Layout::for_decoding).map_err(translate::to_codec_error)
+}
 
-#[cfg(target_arch = "wasm32")]
-#[global_allocator]
-static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+impl codec::Guest for Exports {
+    fn decode(layout: wit::Layout, id: u64) -> Result<codec::Reading, codec::CodecError> {
+        let layout = reader(&layout)?;
+        let id = Id::new(id);
+        let mut values = Vec::new();
+        // So few bytes the arena always has; see there.
+        if values.try_reserve_exact(FIELDS_MAX).is_ok() {
+            values.extend(layout.values(id).map(|(_, value)| value));
+        }
+        Ok(codec::Reading {
+            time: translate::to_instant(layout.time_of(id)),
+            values,
+            reserved_set: layout.decode(id).reserved,
+        })
+    }
+
+    fn compose(layout: wit::Layout, values: Vec<u64>) -> Result<u64, codec::CodecError> {
+        let layout = reader(&layout)?;
+        let count = layout.fields().len();
+        if values.len() != count {
+            let given = values.len() as u64;
+            return Err(translate::problem(codec::Problem::ValueCount, given, count as u64));
+        }
+        let mut values = values.iter();
+        // There is a value for each field.
+        let id = layout.compose_values(|_| values.next().copied().unwrap_or_default());
+        id.map(Id::get).map_err(translate::to_value_error)
+    }
+
+    fn ids_at(layout: wit::Layout, time: codec::Instant) -> Result<codec::TickIds, codec::CodecError> {
+        let layout = reader(&layout)?;
+        let ids = layout.ids_at(translate::time(time)).map_err(translate::to_time_error)?;
+        Ok(codec::TickIds {
+            first: ids.first.get(),
+            last: ids.last.get(),
+            is_range: ids.is_range,
+            start: translate::to_instant(ids.start),
+        })
+    }
+
+    fn write(id: u64, form: codec::Form) -> String {
+        let text = translate::form(form).write(Id::new(id));
+        let mut written = Vec::new();
+        if written.try_reserve_exact(DECIMAL_BYTES_MAX).is_ok() {
+            written.extend_from_slice(text.as_bytes());
+        }
+        // SAFETY: digits of every form are ASCII. A second look at each byte would cost a fiftieth of the component.
+        unsafe { String::from_utf8_unchecked(written) }
+    }
+
+    fn parse(text: Vec<u8>, form: codec::Form) -> Result<u64, codec::ParseError> {
+        translate::form(form).parse(&text).map(Id::get).map_err(translate::to_parse_error)
+    }
+}
+
+bindings::export!(Exports with_types_in bindings);
 
 #[cfg(target_arch = "wasm32")]
 #[panic_handler]

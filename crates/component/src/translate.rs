@@ -1,21 +1,25 @@
 //! One function for each type that crosses: a match, and nothing decided in it.
 
 use snowmint_core::{
-    ConfigError, Field, FieldError, LayoutError, LeaseError, MarkError, MintError, ObserveError, Policy,
-    PolicyError, PolicyLength, Refusal, Role,
+    ConfigError, Field, FieldError, LayoutError, LeaseError, MarkError, MintError, ObserveError, ParseError,
+    ParseErrorKind, Policy, PolicyError, PolicyLength, Refusal, Role, TextForm, TickError, UnixTime,
 };
 
 use crate::bindings::snowmint::id::{high_water_mark, lease};
-use crate::{Layout, StartError, wit};
+use crate::{Layout, StartError, codec, wit};
 
-pub(crate) fn layout(layout: &wit::Layout) -> Result<Layout, LayoutError> {
+/// A layout, as core's constructors for minting and for decoding take it.
+pub(crate) fn layout(
+    layout: &wit::Layout,
+    make: fn(&[Field], u64, u64) -> Result<Layout, LayoutError>,
+) -> Result<Layout, LayoutError> {
     let mut fields = [Field::new(Role::Reserved, 0); snowmint_core::FIELDS_MAX];
     let count = layout.fields.len();
     let Some(list) = fields.get_mut(..count) else { return Err(LayoutError::FieldCount { count }) };
     for (field, given) in list.iter_mut().zip(&layout.fields) {
         *field = Field::new(role(given.role), given.bits);
     }
-    Layout::new(list, layout.epoch_unix_ms, layout.tick_ns)
+    make(list, layout.epoch_unix_ms, layout.tick_ns)
 }
 
 pub(crate) fn policy(policy: &wit::Policy) -> Policy {
@@ -168,4 +172,79 @@ pub(crate) fn to_observe_error(error: ObserveError) -> wit::ObserveError {
         ObserveError::AboveCeiling { ceiling_ms } => wit::ObserveError::AboveCeiling(ceiling_ms),
         ObserveError::TooFarAhead { wait_ms } => wit::ObserveError::TooFarAhead(wait_ms),
     }
+}
+
+pub(crate) fn time(instant: codec::Instant) -> UnixTime {
+    let ns_per_ms = u128::from(snowmint_core::NS_PER_MS);
+    UnixTime::from_unix_ns(u128::from(instant.unix_ms) * ns_per_ms + u128::from(instant.ns))
+}
+
+pub(crate) fn to_instant(time: UnixTime) -> codec::Instant {
+    let unix_ms = time.unix_ms();
+    let ns = time.unix_ns().wrapping_sub(UnixTime::from_unix_ms(unix_ms).unix_ns());
+    // Where the millisecond saturates, what is past it says nothing.
+    codec::Instant { unix_ms, ns: u32::try_from(ns).unwrap_or(0) }
+}
+
+/// A problem that is about no field.
+pub(crate) fn problem(problem: codec::Problem, value: u64, max: u64) -> codec::CodecError {
+    codec::CodecError { problem, role: wit::Role::Reserved, value, max }
+}
+
+fn problem_of(problem: codec::Problem, role: Role, value: u64, max: u64) -> codec::CodecError {
+    codec::CodecError { problem, role: to_role(role), value, max }
+}
+
+pub(crate) fn to_codec_error(error: LayoutError) -> codec::CodecError {
+    use codec::Problem;
+    match error {
+        LayoutError::FieldCount { count } => {
+            problem(Problem::FieldCount, count as u64, snowmint_core::FIELDS_MAX as u64)
+        }
+        LayoutError::FieldBits { role, bits } => problem_of(Problem::FieldBits, role, bits.into(), 0),
+        LayoutError::Bits { bits } => problem(Problem::Bits, bits.into(), 0),
+        LayoutError::RoleTwice { role } => problem_of(Problem::RoleTwice, role, 0, 0),
+        // The other two are refused to those who would mint by the layout, and nobody here does.
+        LayoutError::RoleMissing { role } | LayoutError::RoleNotMinted { role } => {
+            problem_of(Problem::RoleMissing, role, 0, 0)
+        }
+        LayoutError::TickZero | LayoutError::TickNotWholeMs { .. } | LayoutError::EndsTooLate => {
+            problem(Problem::TickZero, 0, 0)
+        }
+    }
+}
+
+pub(crate) fn to_value_error(FieldError { role, value, max }: FieldError) -> codec::CodecError {
+    problem_of(codec::Problem::Value, role, value, max)
+}
+
+pub(crate) fn to_time_error(error: TickError) -> codec::CodecError {
+    match error {
+        TickError::BeforeEpoch { epoch } => problem(codec::Problem::BeforeEpoch, epoch.unix_ms(), 0),
+        TickError::AfterEnd { last } => problem(codec::Problem::AfterEnd, last.unix_ms(), 0),
+    }
+}
+
+pub(crate) fn form(form: codec::Form) -> TextForm {
+    match form {
+        codec::Form::Decimal => TextForm::Decimal,
+        codec::Form::Hex => TextForm::Hex,
+        codec::Form::Base32 => TextForm::Base32,
+        codec::Form::Base36 => TextForm::Base36,
+        codec::Form::Base62 => TextForm::Base62,
+    }
+}
+
+pub(crate) fn to_parse_error(error: ParseError) -> codec::ParseError {
+    let fault = match error.kind {
+        ParseErrorKind::Empty => codec::Fault::Empty,
+        ParseErrorKind::Sign => codec::Fault::Sign,
+        ParseErrorKind::TooLong { .. } => codec::Fault::TooLong,
+        ParseErrorKind::TooShort { .. } => codec::Fault::TooShort,
+        ParseErrorKind::Overflow => codec::Fault::Overflow,
+        // Core may come to tell more kinds apart; each is a byte that is no digit.
+        _ => codec::Fault::Digit,
+    };
+    // A fault lies at most one byte past a form's width.
+    codec::ParseError { at: u32::try_from(error.at).unwrap_or(u32::MAX), fault }
 }

@@ -23,6 +23,9 @@ const LIKELY_SAVED_BITS: i32 = 12;
 /// … and is so far ahead of the next.
 const LIKELY_LEAD: u32 = 3 * BIT;
 
+/// The fewest bytes of a text in a scheme's own form: in fewer, every scheme's IDs ended within weeks of its epoch.
+const FOREIGN_BYTES_MIN: usize = 9;
+
 /// With nothing that costs less than this many bits above a bare number, a ranking is [`Verdict::Implausible`].
 const IMPLAUSIBLE_EXCESS_BITS: i32 = 4;
 
@@ -236,44 +239,39 @@ impl Ranking {
         ranking
     }
 
-    /// Ranks a text at `now_ms` (Unix milliseconds). Digits alone are a decimal number; anything else is read in each
-    /// scheme's own form and in every form of ours. The error is that of the form that went furthest.
+    /// Ranks a text at `now_ms` (Unix milliseconds). Digits alone, or after a sign, are a decimal number; anything else
+    /// is read in each scheme's own form and in every form of ours. The error is that of the form that went furthest.
+    ///
+    /// Words are numbers in some schemes' forms. One that is short, or that no scheme explains, and has the width of none
+    /// of our forms, is no ID.
     pub fn of_text(text: &[u8], now_ms: u64) -> Result<Self, ParseError> {
         let decimal = TextForm::Decimal.parse(text);
-        if decimal.is_ok() || text.iter().all(u8::is_ascii_digit) {
+        let unsigned = text.strip_prefix(b"-").or(text.strip_prefix(b"+")).unwrap_or(text);
+        if decimal.is_ok() || unsigned.iter().all(u8::is_ascii_digit) {
             return decimal.map(|id| Self::of(id, now_ms));
         }
         let mut ranking = Self { list: [None; CANDIDATES_MAX] };
         let mut furthest = decimal.err();
         let mut is_read = false;
         for scheme in Scheme::all() {
-            // The cheapest reading only: a scheme is one candidate.
-            let mut best: Option<(u32, Id, Form)> = None;
-            let own = scheme.form.map(|form| (Form::Foreign(form), 0));
-            let strange = if scheme.status == Status::Own { BIT } else { STRANGE_FORM_COST };
-            let ours = TextForm::ALL.into_iter().map(|form| (Form::Own(form), strange));
-            for (form, form_cost) in own.into_iter().chain(ours) {
-                match form.parse(text) {
-                    Ok(id) => {
-                        is_read = true;
-                        if let Some(cost) = cost(scheme, id, now_ms)
-                            && best.is_none_or(|(least, ..)| cost + form_cost < least)
-                        {
-                            best = Some((cost + form_cost, id, form));
-                        }
-                    }
-                    Err(error) if furthest.is_none_or(|furthest| error.at > furthest.at) => {
-                        furthest = Some(error);
-                    }
-                    Err(_) => {}
+            let readings = scheme.readings(text, now_ms, &mut |error| match error {
+                Some(error) if furthest.is_none_or(|furthest| error.at > furthest.at) => {
+                    furthest = Some(error);
                 }
-            }
-            if let Some((cost, id, form)) = best {
+                Some(_) => {}
+                None => is_read = true,
+            });
+            if let Some((Some(cost), id, form)) = readings {
                 ranking.insert(Candidate { scheme, id, form, cost, now_ms });
             }
         }
+        let is_short = text.len() < FOREIGN_BYTES_MIN;
+        let is_number = || TextForm::ALL.into_iter().any(|form| form.parse(text).is_ok());
         match furthest {
             Some(error) if !is_read => Err(error),
+            Some(_) if !is_number() && (is_short || ranking.verdict() == Verdict::Implausible) => {
+                decimal.map(|id| Self::of(id, now_ms))
+            }
             _ => Ok(ranking),
         }
     }
@@ -316,6 +314,67 @@ impl Ranking {
     }
 }
 
+impl Scheme {
+    /// Reads a text as an ID of this scheme, at `now_ms` (Unix milliseconds). Digits alone are a decimal number; anything
+    /// else is read in the scheme's own form and in every form of ours, and the most plausible reading is given. The
+    /// error is that of the form that went furthest.
+    ///
+    /// ```
+    /// use snowmint_core::{Form, ForeignForm, Id, Scheme};
+    ///
+    /// let tsid = Scheme::named("tsid").unwrap();
+    /// let read = tsid.parse(b"0J4AEXRN106Z0", 1_796_083_200_000);
+    /// assert_eq!(read, Ok((Id::new(653_390_205_760_314_336), Form::Foreign(ForeignForm::Base32))));
+    /// ```
+    pub fn parse(&self, text: &[u8], now_ms: u64) -> Result<(Id, Form), ParseError> {
+        let decimal = TextForm::Decimal.parse(text);
+        let mut furthest = match decimal {
+            Ok(id) => return Ok((id, Form::Own(TextForm::Decimal))),
+            Err(error) => error,
+        };
+        if text.iter().all(u8::is_ascii_digit) {
+            return Err(furthest);
+        }
+        let reading = self.readings(text, now_ms, &mut |error| {
+            if let Some(error) = error.filter(|error| error.at > furthest.at) {
+                furthest = error;
+            }
+        });
+        reading.map(|(_, id, form)| (id, form)).ok_or(furthest)
+    }
+
+    /// The cheapest reading of a text in the scheme's own form and ours, with its cost; one that the scheme excludes
+    /// only where there is no other. `tell` hears of each form: its error, or that it read the text.
+    fn readings(
+        &self,
+        text: &[u8],
+        now_ms: u64,
+        tell: &mut dyn FnMut(Option<ParseError>),
+    ) -> Option<(Option<u32>, Id, Form)> {
+        let own = self.form.map(|form| (Form::Foreign(form), 0));
+        let strange = if self.status == Status::Own { BIT } else { STRANGE_FORM_COST };
+        let ours = TextForm::ALL.into_iter().map(|form| (Form::Own(form), strange));
+        let mut best: Option<(Option<u32>, Id, Form)> = None;
+        for (form, form_cost) in own.into_iter().chain(ours) {
+            match form.parse(text) {
+                Ok(id) => {
+                    tell(None);
+                    let cost = cost(self, id, now_ms).map(|cost| cost + form_cost);
+                    let is_better = best.is_none_or(|(least, ..)| match (cost, least) {
+                        (Some(cost), Some(least)) => cost < least,
+                        (cost, least) => cost.is_some() && least.is_none(),
+                    });
+                    if is_better {
+                        best = Some((cost, id, form));
+                    }
+                }
+                Err(error) => tell(Some(error)),
+            }
+        }
+        best
+    }
+}
+
 /// What an ID costs by a scheme, in sixteenths of a bit; `None` where it cannot be of it.
 fn cost(scheme: &Scheme, id: Id, now_ms: u64) -> Option<u32> {
     reasons(scheme, id, now_ms).try_fold(0, |sum, reason| Some(sum + reason?.cost_sixteenths))
@@ -344,7 +403,7 @@ fn time_reason(scheme: &Scheme, id: Id, now_ms: u64) -> Option<(ReasonKind, u32)
         return None;
     }
     let window_ns = latest.unix_ns().saturating_sub(born.unix_ns());
-    let ticks = u64::try_from(window_ns / u128::from(scheme.layout.tick_ns())).unwrap_or(u64::MAX);
+    let ticks = crate::time::divided(window_ns, scheme.layout.tick_ns()).unwrap_or(u64::MAX);
     let cost = log2_sixteenths(ticks.saturating_add(1));
     if time >= born {
         return Some((ReasonKind::Time { time }, cost));
@@ -418,6 +477,21 @@ mod tests {
             implausible += u32::from(ranking.verdict() == Verdict::Implausible);
         }
         assert!(implausible > 5_000, "{implausible} of 20,000");
+    }
+
+    /// What is no ID is not taken for one, although some scheme's form has digits for it.
+    #[test]
+    fn words_and_signs_are_refused() {
+        let check = |text: &str, at: usize| {
+            let error = Ranking::of_text(text.as_bytes(), NOW_MS).unwrap_err();
+            assert_eq!(error.at, at, "{text}: {error}");
+        };
+        check("hello", 0);
+        check("-5", 0);
+        check("+1205161015177961473", 0);
+        check("1205161015177961473x", 19);
+        check("36893488147419103232", 19);
+        assert!(Ranking::of_text(b"C3xkq1-Mx8F", NOW_MS).is_ok(), "Instagram's");
     }
 
     /// The reasons are said in words, and their costs are the candidate's.

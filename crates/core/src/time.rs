@@ -47,10 +47,11 @@ impl UnixTime {
     }
 
     /// The Unix millisecond that the time lies in; saturates where 64 bits cannot hold it.
-    #[allow(clippy::cast_possible_truncation)] // Checked in the same line.
     pub const fn unix_ms(self) -> u64 {
-        let ms = self.ns / NS_PER_MS as u128;
-        if ms > u64::MAX as u128 { u64::MAX } else { ms as u64 }
+        match divided(self.ns, NS_PER_MS) {
+            Some(ms) => ms,
+            None => u64::MAX,
+        }
     }
 
     /// Reads a time: RFC 3339 (`2019-12-12T16:22:31.484Z`, any offset), a date alone (its midnight, UTC), or a
@@ -64,9 +65,9 @@ impl UnixTime {
     /// no reader cuts it (ISO 8601's expanded form).
     pub fn text(self, digits: u32) -> TimeText {
         let mut text = TimeText { bytes: [0; TIME_BYTES_MAX], len: 0 };
-        let secs = self.ns / u128::from(NS_PER_S);
-        let date = Date::of_day(secs / u128::from(S_PER_DAY));
-        let second = secs % u128::from(S_PER_DAY);
+        let (secs, ns) = div_rem(self.ns, NS_PER_S);
+        let (day, second) = div_rem(secs, S_PER_DAY);
+        let date = Date::of_day(day);
         if date.year > 9_999 {
             text.push(b'+');
             text.push_number(date.year, if date.year > 999_999 { decimal_width(date.year) } else { 6 });
@@ -79,13 +80,13 @@ impl UnixTime {
         text.push_number(date.day.into(), 2);
         for (mark, part) in [(b'T', second / 3_600), (b':', second / 60 % 60), (b':', second % 60)] {
             text.push(mark);
-            text.push_number(part, 2);
+            text.push_number(part.into(), 2);
         }
         let digits = digits.min(NS_DIGITS);
         if digits > 0 {
             text.push(b'.');
-            let cut = u128::from(10_u32.pow(NS_DIGITS - digits));
-            text.push_number(self.ns % u128::from(NS_PER_S) / cut, digits);
+            let cut = u64::from(10_u32.pow(NS_DIGITS - digits));
+            text.push_number((ns / cut).into(), digits);
         }
         text.push(b'Z');
         text
@@ -102,6 +103,45 @@ impl UnixTime {
 impl fmt::Display for UnixTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.text(self.digits()))
+    }
+}
+
+/// `number / by`, rounded down; `None` where 64 bits cannot hold it.
+///
+/// Nanoseconds since 1970 fit 64 bits until 2554, so the first line is the one that runs. What the machine's own
+/// division of 128 bits would add to the component is more than all the rest of this module.
+#[allow(clippy::cast_possible_truncation)] // Checked in the line before, or less than `by`.
+pub(crate) const fn divided(number: u128, by: u64) -> Option<u64> {
+    if number <= u64::MAX as u128 {
+        return (number as u64).checked_div(by);
+    }
+    // As on paper, one bit at a time: the quotient fits 64 bits exactly if the high half is less than the divisor.
+    let mut rest = number >> 64;
+    if rest >= by as u128 {
+        return None;
+    }
+    let low = number as u64;
+    let mut quotient: u64 = 0;
+    let mut bit = u64::BITS;
+    while bit > 0 {
+        bit -= 1;
+        rest = (rest << 1) | ((low >> bit) & 1) as u128;
+        quotient <<= 1;
+        if rest >= by as u128 {
+            rest -= by as u128;
+            quotient |= 1;
+        }
+    }
+    Some(quotient)
+}
+
+/// Quotient and remainder, by a division of 64 bits wherever that will do: these are what writing a time costs.
+const fn div_rem(number: u128, by: u64) -> (u128, u64) {
+    #[allow(clippy::cast_possible_truncation)] // Checked in the line before, or less than `by`.
+    if number <= u64::MAX as u128 {
+        ((number as u64 / by) as u128, number as u64 % by)
+    } else {
+        (number / by as u128, (number % by as u128) as u64)
     }
 }
 
@@ -147,9 +187,19 @@ impl TimeText {
 
     /// The lowest `width` decimal digits of a number.
     fn push_number(&mut self, number: u128, width: u32) {
-        for place in (0..width).rev() {
+        let start = usize::from(self.len);
+        for _ in 0..width {
+            self.push(b'0');
+        }
+        let places = self.bytes.get_mut(start..usize::from(self.len)).unwrap_or_default();
+        let mut rest = number;
+        for place in places.iter_mut().rev() {
+            let (tens, digit) = div_rem(rest, 10);
             #[allow(clippy::cast_possible_truncation)] // One digit.
-            self.push(b'0' + (number / 10_u128.pow(place) % 10) as u8);
+            {
+                *place = b'0' + digit as u8;
+            }
+            rest = tens;
         }
     }
 }
@@ -192,8 +242,8 @@ impl Date {
     #[allow(clippy::cast_possible_truncation)] // Days of an era fit, and so do months and days.
     fn of_day(day: u128) -> Self {
         let day = day + u128::from(DAYS_TO_1970);
-        let era = day / u128::from(DAYS_PER_ERA);
-        let day_of_era = (day % u128::from(DAYS_PER_ERA)) as u32;
+        let (era, day_of_era) = div_rem(day, DAYS_PER_ERA);
+        let day_of_era = day_of_era as u32;
         let year_of_era =
             (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
         let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
@@ -559,8 +609,8 @@ impl Layout {
     pub fn tick_at(&self, time: UnixTime) -> Result<u64, TickError> {
         let epoch = UnixTime::from_unix_ms(self.epoch_unix_ms());
         let since = time.ns.checked_sub(epoch.ns).ok_or(TickError::BeforeEpoch { epoch })?;
-        match u64::try_from(since / u128::from(self.tick_ns())) {
-            Ok(tick) if tick <= self.last_tick() => Ok(tick),
+        match divided(since, self.tick_ns()) {
+            Some(tick) if tick <= self.last_tick() => Ok(tick),
             _ => Err(TickError::AfterEnd { last: self.time_of_tick(self.last_tick()) }),
         }
     }
@@ -620,6 +670,15 @@ mod tests {
         assert!(last.starts_with("+10783118943836478995992-") && last.ends_with(".768211455Z"), "{last}");
         assert!(last.len() <= TIME_BYTES_MAX);
         assert_eq!(UnixTime::from_unix_ms(1_500).to_string(), "1970-01-01T00:00:01.5Z");
+    }
+
+    proptest! {
+        /// Division one bit at a time is division.
+        #[test]
+        fn division(number in any::<u128>(), shift in 0_u32..128, by in 1_u64.., by_shift in 0_u32..64) {
+            let (number, by) = (number >> shift, (by >> by_shift).max(1));
+            prop_assert_eq!(divided(number, by), u64::try_from(number / u128::from(by)).ok());
+        }
     }
 
     /// Everything that may be written, and each fault at its place.

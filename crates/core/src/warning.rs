@@ -171,7 +171,7 @@ impl Scheme {
 /// ```
 pub fn written_by_javascript(id: Id) -> Option<Warning> {
     let rounding = Rounding::of(id)?;
-    (rounding.shortest() == Some(id.get())).then(|| rounding.warning())
+    rounding.is_shortest(id.get()).then(|| rounding.warning())
 }
 
 /// What a double of IEEE 754 makes of an ID of 2^56 or more.
@@ -199,14 +199,26 @@ impl Rounding {
         Some(Self { nearest, half, takes_ties: (nearest >> shift) & 1 == 0 })
     }
 
-    /// The number with the fewest digits that reads back as the same double, as ECMAScript's `Number::toString`
-    /// demands: the roundest multiple of a power of ten within reach.
-    fn shortest(&self) -> Option<u64> {
-        (0..=19_u32).rev().map(|power| 10_u64.pow(power)).find_map(|unit| {
-            let multiple = self.nearest.checked_add(unit / 2)? / unit * unit;
-            let off = multiple.abs_diff(self.nearest);
-            (off < self.half || (off == self.half && self.takes_ties)).then_some(multiple)
-        })
+    /// Whether a number is the one with the fewest digits that reads back as the same double, as ECMAScript's
+    /// `Number::toString` demands: the roundest multiple of a power of ten within reach.
+    fn is_shortest(&self, number: u64) -> bool {
+        let mut unit: u64 = 1;
+        let mut next = Some(10);
+        while let Some(higher) = next.filter(|higher| number.is_multiple_of(*higher)) {
+            unit = higher;
+            next = unit.checked_mul(10);
+        }
+        // A multiple of a higher power would be one of the next, too.
+        next.and_then(|next| self.multiple_within_reach(next)).is_none()
+            && self.multiple_within_reach(unit) == Some(number)
+    }
+
+    fn multiple_within_reach(&self, unit: u64) -> Option<u64> {
+        let below = self.nearest - self.nearest % unit;
+        let is_nearer = self.nearest - below < unit - unit / 2;
+        let multiple = if is_nearer { below } else { below.checked_add(unit)? };
+        let off = multiple.abs_diff(self.nearest);
+        (off < self.half || (off == self.half && self.takes_ties)).then_some(multiple)
     }
 
     fn warning(&self) -> Warning {
@@ -288,7 +300,14 @@ mod tests {
             if let Some(rounding) = Rounding::of(Id::new(bits)) {
                 #[allow(clippy::cast_precision_loss)] // The loss is what is tested.
                 let written = format!("{}", bits as f64);
-                assert_eq!(rounding.shortest().unwrap().to_string(), written, "{bits}");
+                let is_written = |number: u64| number.to_string() == written;
+                // That number and no other within reach, its neighbours and the given one among them.
+                let written: Option<u64> = written.parse().ok();
+                for number in [Some(bits), Some(rounding.nearest), written].into_iter().flatten() {
+                    for number in [number - 1, number, number.saturating_add(1), number / 10 * 10] {
+                        assert_eq!(rounding.is_shortest(number), is_written(number), "{bits}: {number}");
+                    }
+                }
             }
         }
     }

@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use wasm_encoder::{ComponentSection, ComponentSectionId, RawSection};
 use wasmparser::{Encoding, Parser, Payload, Validator, WasmFeatures};
 use wit_component::ComponentEncoder;
 
@@ -13,13 +14,13 @@ use crate::cargo::{COMPONENT, WASM, Workspace, ensure_target, run};
 const IMPORTS: &[&str] =
     &["snowmint:id/clock@0.1.0", "snowmint:id/high-water-mark@0.1.0", "snowmint:id/lease@0.1.0"];
 /// All that it offers.
-const EXPORTS: &[&str] = &["snowmint:id/generator@0.1.0"];
+const EXPORTS: &[&str] = &["snowmint:id/codec@0.1.0", "snowmint:id/generator@0.1.0"];
 const BYTES_MAX: usize = 32 * 1024;
 
 /// Builds the component and writes it to where the host's build looks for it. Returns its size in bytes.
 pub(crate) fn component(workspace: &Workspace) -> Result<usize> {
     let module = module(workspace)?;
-    let component = without_custom_sections(&encode(&module)?)?;
+    let component = strip(&encode(&module)?)?;
     Validator::new_with_features(WasmFeatures::default())
         .validate_all(&component)
         .context("the encoded component is not valid")?;
@@ -66,32 +67,43 @@ fn encode(module: &[u8]) -> Result<Vec<u8>> {
         .context("the guest's module is no component: does it export what world `snowmint` asks for?")
 }
 
-/// Leaves out the outermost names and the list of tools: no host reads them.
-fn without_custom_sections(component: &[u8]) -> Result<Vec<u8>> {
-    const PREAMBLE: usize = 8;
-    const CUSTOM: u8 = 0;
-    let mut kept = component.get(..PREAMBLE).context("the component is cut off")?.to_vec();
-    let (mut depth, mut end) = (0_u32, PREAMBLE);
+/// The component without custom sections (names, producers), at any depth: no host reads them, and every instance that
+/// is sent somewhere carries them.
+fn strip(component: &[u8]) -> Result<Vec<u8>> {
+    /// What is written of a component or module that is not yet at its end.
+    struct Open {
+        section: u8,
+        bytes: Vec<u8>,
+    }
+    let mut open: Vec<Open> = Vec::new();
+    // The outermost is no section of anything.
+    let mut section = 0;
     for payload in Parser::new(0).parse_all(component) {
         let payload = payload?;
-        match payload {
-            Payload::Version { .. } => depth += 1,
-            Payload::End(_) => depth = depth.saturating_sub(1),
-            _ if depth == 1 => {
-                if let Some((id, content)) = payload.as_section() {
-                    // From the end of the section before, so that this one's own header comes along.
-                    if id != CUSTOM {
-                        kept.extend_from_slice(
-                            component.get(end..content.end).context("overlapping sections")?,
-                        );
-                    }
-                    end = content.end;
+        match &payload {
+            Payload::ModuleSection { .. } => section = ComponentSectionId::CoreModule as u8,
+            Payload::ComponentSection { .. } => section = ComponentSectionId::Component as u8,
+            Payload::Version { range, .. } => {
+                let header = component.get(range.clone()).context("a header lies outside its component")?;
+                open.push(Open { section, bytes: header.to_vec() });
+            }
+            Payload::End(_) => {
+                let done = open.pop().context("a component has more ends than beginnings")?;
+                let Some(outer) = open.last_mut() else { return Ok(done.bytes) };
+                RawSection { id: done.section, data: &done.bytes }.append_to_component(&mut outer.bytes);
+            }
+            Payload::CustomSection(_) => {}
+            _ => {
+                // What has no section of its own, such as each function's body, lies within one that was copied.
+                if let Some((id, range)) = payload.as_section() {
+                    let data = component.get(range).context("a section lies outside its component")?;
+                    let inner = open.last_mut().context("a section stands before any header")?;
+                    RawSection { id, data }.append_to_component(&mut inner.bytes);
                 }
             }
-            _ => {}
         }
     }
-    Ok(kept)
+    bail!("the component has no end")
 }
 
 /// What a component asks for and offers, by name, in order.
@@ -220,6 +232,22 @@ mod tests {
         check(IMPORTS, &codec, "surplus [\"snowmint:id/other@0.1.0\"]");
     }
 
+    /// Custom sections go, at any depth; all else stays as it was.
+    #[test]
+    fn custom_sections_are_stripped() {
+        let text = |custom: &str| {
+            format!(
+                "(component (core module (memory 1) (func (result i32) i32.const 7) {custom}) \
+                 (component (core module {custom})) (import \"a:b/c@1.0.0\" (instance)))"
+            )
+        };
+        let bare = wat::parse_str(text("")).unwrap();
+        let full = wat::parse_str(text("(@custom \"producers\" \"somebody\")")).unwrap();
+        assert!(full.len() > bare.len());
+        assert_eq!(strip(&full).unwrap(), bare);
+        assert!(strip(b"\0asm").is_err());
+    }
+
     #[test]
     fn what_is_no_component_is_refused() {
         let module = wat::parse_str("(module)").unwrap();
@@ -233,23 +261,6 @@ mod tests {
     fn a_component_a_byte_too_large_is_refused() {
         assert!(check_size(BYTES_MAX).is_ok());
         assert!(check_size(BYTES_MAX + 1).is_err());
-    }
-    #[test]
-    fn names_and_tools_are_left_out_and_nothing_else() {
-        let custom = "(@custom \"component-name\" \"x\")";
-        let full = wat::parse_str(format!(
-            "(component {custom} (core module (@custom \"kept\" \"y\") (func)) (import \"a:b/c@1.0.0\" (instance)) \
-             {custom})"
-        ))
-        .unwrap();
-        let bare = without_custom_sections(&full).unwrap();
-        let wanted = wat::parse_str(
-            "(component (core module (@custom \"kept\" \"y\") (func)) (import \"a:b/c@1.0.0\" (instance)))",
-        )
-        .unwrap();
-        assert_eq!(bare, wanted);
-        assert!(full.len() > bare.len());
-        assert!(without_custom_sections(b"\0asm").is_err());
     }
 
     #[test]
