@@ -583,6 +583,14 @@ impl PartialEq for Layout {
 
 impl Eq for Layout {}
 
+impl core::hash::Hash for Layout {
+    fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
+        self.fields().hash(state);
+        self.epoch_unix_ms.hash(state);
+        self.tick_ns.hash(state);
+    }
+}
+
 impl fmt::Debug for Layout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Layout({self})")

@@ -237,8 +237,14 @@ impl History {
     }
 }
 
+/// Under Miri a case takes a thousand times as long.
+const CASES: u32 = if cfg!(miri) { 3 } else { 2_000 };
+
+/// IDs of each thread.
+const IDS_OF_THREAD: usize = if cfg!(miri) { 300 } else { 200_000 };
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(ProptestConfig::with_cases(CASES))]
 
     /// No ID twice, none ahead of the wall by more than the lead, none above what was confirmed, order never falls,
     /// and after an observe everything is greater: whatever happens, in whatever layout.
@@ -360,7 +366,7 @@ fn threads_share_a_cursor_without_a_gap_or_a_repeat() {
             .map(|_| {
                 scope.spawn(|| {
                     let mut ids = vec![];
-                    while ids.len() < 200_000 {
+                    while ids.len() < IDS_OF_THREAD {
                         let now_ms = clock.load(Ordering::Acquire);
                         match generator.mint(now_ms, &Bounds::OPEN, NonZeroU32::new(7).unwrap()) {
                             Ok(run) => ids.extend(run),

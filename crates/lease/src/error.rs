@@ -29,7 +29,7 @@ impl fmt::Display for Subject {
 /// | an answer | `Conflict`, `ClusterChanged` | reads again, and then knows |
 /// | transient | `Unreachable` | goes on to its confirmed end, until its deadline; asks again |
 /// | definite | all others | stops at once: ceiling 0 |
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StoreError {
     /// The code's record is at another revision than the swap expected; nothing was written.

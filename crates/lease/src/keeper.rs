@@ -1,5 +1,8 @@
 //! The worker's side: a state machine that keeps one code, without IO.
 
+#[cfg(feature = "explore")]
+mod explore;
+
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -10,6 +13,9 @@ use crate::protocol::{self, Bid, Choice, Holder, LeaseRefusal, NoneLeft, Watch};
 use crate::record::ticket;
 use crate::store::check_complete;
 use crate::{ClusterError, ClusterRecord, CodeRecord, Now, Owner, Revision, State, StoreError, Stored};
+
+#[cfg(feature = "explore")]
+pub use explore::{Name, SETTLED_BOOT_MS};
 
 /// The window of an embedded store, where nobody chose another.
 pub const EMBEDDED_WINDOW_MS_DEFAULT: u32 = 1_000;
@@ -25,7 +31,7 @@ pub const WINDOW_MS_MIN: u32 = 30;
 const UNKNOWN_SWAPS_MAX: usize = 16;
 
 /// What an operator chooses about a lease.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KeeperConfig {
     /// The layout, which must be the store's.
     pub layout: Layout,
@@ -126,7 +132,7 @@ impl std::error::Error for KeeperConfigError {}
 pub struct RequestId(u64);
 
 /// What a keeper wants of the store: one call of [`crate::Store`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Request {
     /// [`crate::Store::cluster`].
     Cluster,
@@ -151,7 +157,7 @@ pub enum Request {
 }
 
 /// What the store answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Reply {
     /// To [`Request::Cluster`].
     Cluster(Box<Stored<ClusterRecord>>),
@@ -187,7 +193,7 @@ pub enum Event {
 }
 
 /// That a generator was stopped. It issues nothing afterwards: that is what makes a release safe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stopped {
     /// The ticket of its grant.
     pub ticket: u64,
@@ -196,7 +202,7 @@ pub struct Stopped {
 }
 
 /// What to do after a release.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Then {
     /// Take another code.
     Acquire,
@@ -269,7 +275,7 @@ pub enum Notice {
 }
 
 /// Why a grant is over.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Loss {
     /// The record bears a nonce that is none of the grant's: it expired, was fenced, or was given to somebody else.
     Superseded {
@@ -297,7 +303,7 @@ impl fmt::Display for Loss {
 }
 
 /// Why there is no code yet.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Hindrance {
     /// None can be used now.
     NoneLeft(NoneLeft),
@@ -396,14 +402,14 @@ pub struct Output {
 }
 
 /// A swap that was sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Sent {
     nonce: u128,
     boot_ms: u64,
 }
 
 /// A code that was asked for, by one swap with one nonce.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Claim {
     code: u32,
     generation: u16,
@@ -412,7 +418,7 @@ struct Claim {
 }
 
 /// A grant. Its record is what the store has confirmed, not what was wished for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Held {
     code: u32,
     uuid: u128,
@@ -480,7 +486,7 @@ impl Held {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Releasing {
     held: Held,
     last_reserved_ms: u64,
@@ -490,7 +496,7 @@ struct Releasing {
     nonces: Vec<u128>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Mode {
     Seeking,
     Acquiring(Claim),
@@ -500,7 +506,7 @@ enum Mode {
 }
 
 /// What is asked next, when the time has come.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Next {
     Cluster,
     Scan,
@@ -511,7 +517,7 @@ enum Next {
 }
 
 /// What was asked.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Asked {
     Cluster,
     Scan,
@@ -539,6 +545,7 @@ enum Asked {
 /// A grant whose deadline passes lapses: ceiling 0. It resumes only if the store shows that the record is still its
 /// own; it takes nothing from memory.
 #[derive(Debug)]
+#[cfg_attr(feature = "explore", derive(Clone, PartialEq, Eq, Hash))]
 pub struct Keeper {
     config: KeeperConfig,
     mode: Mode,

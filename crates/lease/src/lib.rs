@@ -57,6 +57,7 @@
 //! |---|---|
 //! | `memory` | `MemoryStore` |
 //! | `conformance` | the module `conformance`: the cases that every store must pass |
+//! | `explore` | keepers that can be copied and compared: for a model checker, never for a program that mints |
 
 #![forbid(unsafe_code)]
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]

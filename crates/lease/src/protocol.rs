@@ -69,7 +69,7 @@ pub struct Holder {
 }
 
 /// Why an operation does not apply to a record. Data for the caller to branch on.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LeaseRefusal {
     /// The code is held, or an operator's fence stands.
@@ -327,7 +327,7 @@ pub fn release(
 /// sending of the second, by the watcher's own boot-time clock. A failed read takes nothing back, but the time around
 /// it does not count: perhaps nobody could reach the store then. Nor does more than a third of the TTL between two
 /// reads: a watcher that slept has seen nothing.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Watch {
     nonce: Option<u128>,
     silent_ms: u64,
@@ -469,7 +469,7 @@ pub fn recover(
 }
 
 /// What a contender can do with the codes that it sees.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Choice {
     /// Acquire this code.
     Acquire {
@@ -491,7 +491,7 @@ pub enum Choice {
 }
 
 /// That no code can be had, and when one can.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NoneLeft {
     /// How many codes there are.
     pub codes: u32,

@@ -1,6 +1,7 @@
 //! The two records that a store holds, and what makes one valid.
 
 use std::fmt;
+use std::sync::Arc;
 
 use snowmint_core::Layout;
 
@@ -17,7 +18,7 @@ pub const FORMER_LAYOUTS_MAX: usize = 16;
 ///
 /// Nothing is decided by it: two processes of the same name are two owners, told apart by nonces.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Owner(String);
+pub struct Owner(Arc<str>);
 
 impl Owner {
     /// An owner of this name.
@@ -32,7 +33,7 @@ impl Owner {
         }
         match name.chars().find(|&char| !is_printable(char)) {
             Some(char) => Err(OwnerError::NotPrintable { char }),
-            None => Ok(Self(name)),
+            None => Ok(Self(name.into())),
         }
     }
 
@@ -122,7 +123,7 @@ impl fmt::Display for State {
 /// All that a store knows of one code. Times are Unix milliseconds by the clock of whoever wrote them.
 ///
 /// `end_ms` is the one number that safety rests on.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CodeRecord {
     /// What the code is doing.
     pub state: State,
@@ -173,7 +174,7 @@ impl CodeRecord {
 }
 
 /// A layout that IDs were minted by before a cut-over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FormerLayout {
     /// The layout.
     pub layout: Layout,
@@ -182,7 +183,7 @@ pub struct FormerLayout {
 }
 
 /// What all codes of one region share. Every swap of a code compares it too.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ClusterRecord {
     /// Tells stores apart: 128 random bits, chosen by init.
     pub uuid: u128,

@@ -20,7 +20,7 @@ impl Revision {
 }
 
 /// A record with the revision at which it was read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Stored<T> {
     /// The record.
     pub record: T,

@@ -10,6 +10,8 @@ mod check;
 mod component;
 mod debian;
 mod mint;
+mod model;
+mod nightly;
 mod sim;
 mod steps;
 mod test;
@@ -56,6 +58,18 @@ enum Command {
     },
     /// Formatting, lints, documentation, features, licences, arrows between crates, and what must be absent
     Check,
+    /// Visits every state of a small fleet, and prints how many differ
+    Model {
+        /// More states, as before a release: takes hours
+        #[arg(long)]
+        long: bool,
+    },
+    /// Fuzzes what reads hostile bytes, each target for so long
+    Fuzz {
+        /// How long for each
+        #[arg(long, value_name = "S", default_value_t = 60)]
+        seconds: u64,
+    },
     /// Simulates worlds with faults: `cargo xtask sim --seeds 5000`, `cargo xtask sim --seed 7`
     Sim(sim::Sim),
     /// Runs the benchmarks: `cargo xtask bench --bench mint`
@@ -84,6 +98,8 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Run { args } => mint::run(&workspace, &args),
         Command::Test { long } => test::test(&workspace, long).map(|()| ExitCode::SUCCESS),
         Command::Check => check::check(&workspace).map(|()| ExitCode::SUCCESS),
+        Command::Model { long } => model::model(&workspace, long).map(|()| ExitCode::SUCCESS),
+        Command::Fuzz { seconds } => nightly::fuzz(&workspace, seconds).map(|()| ExitCode::SUCCESS),
         Command::Sim(sim) => sim::sim(&workspace, &sim),
         Command::Bench { args } => bench::bench(&workspace, &args).map(|()| ExitCode::SUCCESS),
     }

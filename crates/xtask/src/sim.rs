@@ -70,7 +70,7 @@ pub(crate) fn mutations(workspace: &Workspace) -> Result<Outcome> {
 }
 
 /// Cargo, for a build in which a rule can be broken.
-fn mutated(workspace: &Workspace) -> Command {
+pub(crate) fn mutated(workspace: &Workspace) -> Command {
     let mut cargo = workspace.cargo();
     // It stands above RUSTFLAGS where it is set.
     cargo.env_remove("CARGO_ENCODED_RUSTFLAGS");
@@ -79,7 +79,7 @@ fn mutated(workspace: &Workspace) -> Command {
 }
 
 /// That build's own target folder, so that no other build is made anew for it.
-fn target(workspace: &Workspace) -> [OsString; 2] {
+pub(crate) fn target(workspace: &Workspace) -> [OsString; 2] {
     ["--target-dir".into(), workspace.target.join("mutations").into()]
 }
 

@@ -7,6 +7,8 @@ use anyhow::Result;
 use crate::cargo::{BARE, COMPONENT, Workspace, ensure_target, find, run};
 use crate::component::component;
 use crate::debian;
+use crate::model;
+use crate::nightly;
 use crate::sim;
 use crate::steps::{Outcome, Steps};
 
@@ -49,6 +51,8 @@ pub(crate) fn test(workspace: &Workspace, long: bool) -> Result<()> {
         Ok(Outcome::Done)
     });
     steps.step("broken rules", || sim::mutations(workspace));
+    steps.step("broken rules, in the model", || model::mutations(workspace));
+    steps.step("core under Miri", || nightly::miri(workspace));
     steps.step("without an operating system", || {
         ensure_target(BARE)?;
         for package in BARE_PACKAGES {
