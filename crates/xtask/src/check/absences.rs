@@ -61,6 +61,7 @@ const PRESENCES: &[(&str, &str)] = &[
     ("snowmint-core", "#![no_std]"),
     ("snowmint-core", "#![forbid(unsafe_code)]"),
     ("snowmint-lease", "#![forbid(unsafe_code)]"),
+    ("snowmint-lease-etcd", "#![forbid(unsafe_code)]"),
     ("snowmint-component", "#![no_std]"),
 ];
 
