@@ -4,6 +4,7 @@ use core::fmt;
 use core::num::NonZeroU32;
 
 use crate::layout::{SPREAD_BITS, low_mask};
+use crate::mutation::{self, Mutation};
 use crate::{ConfigError, Id, Layout, Node, Policy, Refusal, Run};
 
 /// The cursor of a generator that was stopped. Live cursors lie in tick 1 or later, so they are never 0.
@@ -35,6 +36,9 @@ impl Grant {
     /// The same grant, beginning above a recovered high-water mark too (`None`: nothing was ever reserved).
     #[must_use]
     pub fn above(self, mark_ms: Option<u64>) -> Self {
+        if mutation::active(Mutation::RestartWithoutMark) {
+            return self;
+        }
         Self { floor_ms: self.floor_ms.max(mark_ms.unwrap_or(0)), ..self }
     }
 
@@ -122,7 +126,13 @@ impl Rules {
     }
 
     /// The first cursor above the floor. Tick 0 is never minted: the floor's tick is at least 0.
-    const fn first_cursor(&self) -> u64 {
+    fn first_cursor(&self) -> u64 {
+        if mutation::active(Mutation::NoFloor) {
+            return self.first_cursor_of_tick(1);
+        }
+        if mutation::active(Mutation::FloorInclusive) {
+            return self.first_cursor_of_tick(self.floor_tick.max(1));
+        }
         self.first_cursor_of_tick(self.floor_tick.saturating_add(1))
     }
 
@@ -134,6 +144,15 @@ impl Rules {
 
     fn run_of(&self, issue: Issue) -> Run {
         Run::of_tick(self.id_of_cursor(issue.start), 1 << self.layout.sequence.shift, issue.count)
+    }
+
+    /// The last tick that a ceiling or a mark allows.
+    fn tick_of_bound(&self, bound_ms: u64) -> u64 {
+        let tick = self.layout.tick_of_ms(bound_ms);
+        if mutation::active(Mutation::TicksRoundedUp) && self.layout.first_ms_of_tick(tick) < bound_ms {
+            return tick + 1;
+        }
+        tick
     }
 
     const fn ended(&self) -> Refusal {
@@ -164,13 +183,16 @@ impl Rules {
 
     /// Takes up to `want` cursors from `start` on, within its tick.
     #[allow(clippy::cast_possible_truncation)] // At most 2^31: a sequence has 31 bits or fewer.
-    const fn issue(&self, start: u64, want: NonZeroU32) -> Issue {
+    fn issue(&self, start: u64, want: NonZeroU32) -> Issue {
         let left = low_mask(self.sequence_bits()) - (start & low_mask(self.sequence_bits())) + 1;
-        let count = if (want.get() as u64) < left { want.get() } else { left as u32 };
-        let next = match start.checked_add(count as u64) {
+        let count = if u64::from(want.get()) < left { want.get() } else { left as u32 };
+        let next = match start.checked_add(u64::from(count)) {
             Some(next) => next,
             None => ENDED,
         };
+        if mutation::active(Mutation::WrapOnExhaustion) && u64::from(count) == left {
+            return Issue { start, count, next: start & !low_mask(self.sequence_bits()) };
+        }
         Issue { start, count, next }
     }
 
@@ -198,10 +220,10 @@ impl Rules {
                 wait_ms: self.wait_until_reached_ms(tick, now_ms),
             });
         }
-        if tick > layout.tick_of_ms(bounds.ceiling_ms) {
+        if tick > self.tick_of_bound(bounds.ceiling_ms) {
             return Err(Refusal::Ceiling { ceiling_ms: bounds.ceiling_ms });
         }
-        if tick > layout.tick_of_ms(bounds.mark_ms) {
+        if tick > self.tick_of_bound(bounds.mark_ms) {
             return Err(Refusal::Mark { mark_ms: bounds.mark_ms });
         }
         if bounds.clock_error_ms > self.policy.clock_error_ms_max {
@@ -243,7 +265,7 @@ impl Rules {
 
     /// The cursor after observing `id`, or why it is not to be observed. Checks everything before it answers.
     fn decide_observe(&self, next: u64, id: Id, now_ms: u64, ceiling_ms: u64) -> Result<u64, ObserveError> {
-        if next == CLOSED {
+        if next == CLOSED && !mutation::active(Mutation::StopUndone) {
             return Err(ObserveError::Stopped);
         }
         let layout = &self.layout;
@@ -277,6 +299,9 @@ impl Rules {
     fn last_reserved_ms(&self, next: u64) -> u64 {
         let tick =
             if next == ENDED { self.layout.last_tick() } else { self.tick_of_cursor(next.saturating_sub(1)) };
+        if tick <= self.floor_tick && mutation::active(Mutation::ReleaseBelowFloor) {
+            return 0;
+        }
         if tick <= self.floor_tick { self.grant.floor_ms } else { self.layout.last_ms_of_tick(tick) }
     }
 }
@@ -339,8 +364,8 @@ impl Generator {
         self.checked_bound = self
             .checked_tick
             .saturating_add(self.rules.lead_ticks)
-            .min(layout.tick_of_ms(bounds.ceiling_ms))
-            .min(layout.tick_of_ms(bounds.mark_ms))
+            .min(self.rules.tick_of_bound(bounds.ceiling_ms))
+            .min(self.rules.tick_of_bound(bounds.mark_ms))
             .min(layout.last_tick());
         self.next = issue.next;
         Ok(self.rules.run_of(issue))
@@ -373,6 +398,9 @@ impl Generator {
                 Ok(())
             }
             Err(error) => {
+                if mutation::active(Mutation::ObserveCheckedLate) && self.next != CLOSED {
+                    self.next = self.rules.cursor_above(id).max(self.next);
+                }
                 self.suspects = self.suspects.saturating_add(u64::from(error.is_suspect()));
                 Err(error)
             }
@@ -383,6 +411,9 @@ impl Generator {
     /// minted nothing; `None` if it was stopped before. Nothing can be minted afterwards, ever.
     pub fn stop(&mut self) -> Option<u64> {
         self.forget_check();
+        if mutation::active(Mutation::StopAsFlag) {
+            return self.last_reserved_ms();
+        }
         match core::mem::replace(&mut self.next, CLOSED) {
             CLOSED => None,
             next => Some(self.rules.last_reserved_ms(next)),
@@ -510,6 +541,9 @@ impl<C: CursorCell> SharedGenerator<C> {
 
     /// See [`Generator::stop`]. No thread can issue after it: the cursor itself says so, not a flag beside it.
     pub fn stop(&self) -> Option<u64> {
+        if mutation::active(Mutation::StopAsFlag) {
+            return Some(self.rules.last_reserved_ms(self.next.load()));
+        }
         match self.next.swap(CLOSED) {
             CLOSED => None,
             next => Some(self.rules.last_reserved_ms(next)),

@@ -59,7 +59,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
-#[cfg(test)]
+#[cfg(any(test, snowmint_mutations))]
 extern crate std;
 
 mod catalogue;
@@ -68,6 +68,8 @@ mod generator;
 mod history;
 mod id;
 mod layout;
+#[doc(hidden)]
+pub mod mutation;
 mod policy;
 mod ports;
 mod rank;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use snowmint_core::mutation::{self, Mutation};
 use snowmint_core::{CLOCK_ERROR_MS_MAX_DEFAULT, Grant, Layout, POLICY_MS_MAX};
 
 use crate::protocol::{self, Bid, Choice, Holder, LeaseRefusal, NoneLeft, Watch};
@@ -583,7 +584,9 @@ impl Keeper {
     /// The grant, once. `None`: there is none, it was taken before, or its window is over.
     pub fn take_grant(&mut self, now_boot_ms: u64) -> Option<Grant> {
         let Mode::Held(held) = &mut self.mode else { return None };
-        if held.is_taken || held.view().ceiling_ms(now_boot_ms) == 0 {
+        if (held.is_taken && !mutation::active(Mutation::GrantTwice))
+            || held.view().ceiling_ms(now_boot_ms) == 0
+        {
             return None;
         }
         let node = self.config.layout.node(self.config.region, held.code).ok()?;
@@ -594,7 +597,8 @@ impl Keeper {
     /// The last Unix millisecond that the grant of this ticket may stamp, at this reading of the boot-time clock.
     /// 0: stop. 0 for every other ticket.
     pub fn ceiling_ms(&self, ticket: u64, now_boot_ms: u64) -> u64 {
-        self.view().filter(|view| view.ticket == ticket).map_or(0, |view| view.ceiling_ms(now_boot_ms))
+        let is_own = |view: &View| view.ticket == ticket || mutation::active(Mutation::CeilingOfAnyTicket);
+        self.view().filter(is_own).map_or(0, |view| view.ceiling_ms(now_boot_ms))
     }
 
     /// The held grant, lapsed or not; `None` where there is none, or it is being given back.
@@ -662,7 +666,12 @@ impl Keeper {
             }
             Event::Reply { id, reply } => {
                 // A reply to anything but the request that stands is too late: its outcome is read from the record.
-                if let Some((_, sent_boot_ms, asked)) = self.asked.take_if(|(asked_id, ..)| *asked_id == id) {
+                let is_adopted = mutation::active(Mutation::LateReplyAdopted)
+                    && matches!((&self.mode, &reply), (Mode::Acquiring(_), Reply::Swapped(_)));
+                let is_asked = |(asked_id, _, asked): &mut (RequestId, _, Asked)| {
+                    *asked_id == id || (is_adopted && matches!(asked, Asked::Swap(_)))
+                };
+                if let Some((_, sent_boot_ms, asked)) = self.asked.take_if(is_asked) {
                     self.on_reply(asked, sent_boot_ms, reply, now, nonce, &mut notices);
                 }
             }
@@ -823,6 +832,9 @@ impl Keeper {
             return None;
         };
         held.remember(Sent { nonce, boot_ms: now.boot_ms });
+        if mutation::active(Mutation::UnconfirmedEnd) {
+            held.record.end_ms = record.end_ms;
+        }
         let request = Request::Swap {
             code: held.code,
             expected: held.revision,
@@ -855,6 +867,7 @@ impl Keeper {
             Mode::Held(held) => {
                 let last_reserved_ms = match stopped {
                     // Nobody ever had the grant, so that nothing was minted.
+                    _ if !held.is_taken && mutation::active(Mutation::ReleaseBelowFloor) => 0,
                     _ if !held.is_taken => held.record.floor_ms,
                     Some(stopped) if stopped.ticket == held.ticket() => stopped.last_reserved_ms,
                     // How far the grant was used is not known: all of it, also what is not confirmed yet.
@@ -962,6 +975,9 @@ impl Keeper {
             Mode::Releasing(releasing) => &releasing.held,
             _ => return Ok(()),
         };
+        if mutation::active(Mutation::GenerationRelearned) {
+            return Ok(());
+        }
         if (cluster.uuid, cluster.generation) != (held.uuid, held.generation) {
             return Err(StoreError::WrongGeneration { stored: cluster.generation, granted: held.generation });
         }
@@ -1049,6 +1065,8 @@ impl Keeper {
         notices: &mut Vec<Notice>,
     ) {
         let window_ms = self.config.window_ms;
+        let sent_boot_ms =
+            if mutation::active(Mutation::DeadlineAfterReply) { now.boot_ms } else { sent_boot_ms };
         match &mut self.mode {
             Mode::Acquiring(_) => self.hold(stored, sent_boot_ms, now, notices),
             Mode::Held(held) => {

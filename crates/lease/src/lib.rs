@@ -83,7 +83,7 @@ pub use keeper::{
     WINDOW_MS_MIN,
 };
 #[cfg(feature = "memory")]
-pub use memory::MemoryStore;
+pub use memory::{MemoryBackup, MemoryStore};
 pub use protocol::{FENCE_QUARANTINE_MS_DEFAULT, LeaseRefusal, NoneLeft, Now};
 pub use record::{
     CODES_MAX, ClusterError, ClusterRecord, CodeRecord, FORMER_LAYOUTS_MAX, FormerLayout, OWNER_CHARS_MAX,

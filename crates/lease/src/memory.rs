@@ -3,12 +3,21 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::{ClusterRecord, CodeRecord, Revision, Store, StoreError, Stored, Subject};
+use snowmint_core::mutation::{self, Mutation};
+
+use crate::{ClusterRecord, CodeRecord, Revision, State, Store, StoreError, Stored, Subject};
 
 /// A [`Store`] in memory. It keeps bytes, not records, so that whoever uses it goes through the encoding too.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     state: Mutex<Kept>,
+}
+
+/// All that a [`MemoryStore`] held at one moment.
+#[derive(Clone, Debug)]
+pub struct MemoryBackup {
+    cluster: Option<(Revision, Vec<u8>)>,
+    codes: BTreeMap<u32, (Revision, Vec<u8>)>,
 }
 
 #[derive(Debug, Default)]
@@ -24,8 +33,25 @@ impl Kept {
         Revision::new(self.writes)
     }
 
+    fn cluster(&self) -> Result<Stored<ClusterRecord>, StoreError> {
+        match &self.cluster {
+            Some((revision, bytes)) => {
+                let record = ClusterRecord::decode(bytes)
+                    .map_err(|error| StoreError::from_decode(Subject::Cluster, error))?;
+                Ok(Stored { record, revision: *revision })
+            }
+            None if self.codes.keys().any(|&code| self.read(code).is_ok_and(|code| code.record.term > 0)) => {
+                Err(StoreError::Missing { subject: Subject::Cluster })
+            }
+            None => Err(StoreError::NotInitialised { place: String::from("memory") }),
+        }
+    }
+
     fn read(&self, code: u32) -> Result<Stored<CodeRecord>, StoreError> {
         let subject = Subject::Code(code);
+        if mutation::active(Mutation::MissingIsUnused) && !self.codes.contains_key(&code) {
+            return Ok(Stored { record: CodeRecord::UNUSED, revision: Revision::new(0) });
+        }
         let (revision, bytes) = self.codes.get(&code).ok_or(StoreError::Missing { subject })?;
         let record = CodeRecord::decode(bytes).map_err(|error| StoreError::from_decode(subject, error))?;
         Ok(Stored { record, revision: *revision })
@@ -55,6 +81,20 @@ impl MemoryStore {
         state.codes.insert(code, (revision, bytes.to_vec()));
     }
 
+    /// A backup of what it holds now.
+    pub fn backup(&self) -> MemoryBackup {
+        let state = self.lock();
+        MemoryBackup { cluster: state.cluster.clone(), codes: state.codes.clone() }
+    }
+
+    /// Puts a backup back, as an operator does who must then raise the generation ([`crate::store::recover`]) before
+    /// any worker reaches the store. Revisions of writes that this forgets do not come back.
+    pub fn restore(&self, backup: &MemoryBackup) {
+        let mut state = self.lock();
+        state.cluster.clone_from(&backup.cluster);
+        state.codes.clone_from(&backup.codes);
+    }
+
     fn lock(&self) -> MutexGuard<'_, Kept> {
         // Every write below is one assignment, so a panic elsewhere leaves nothing half done.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -63,22 +103,7 @@ impl MemoryStore {
 
 impl Store for MemoryStore {
     fn cluster(&self) -> Result<Stored<ClusterRecord>, StoreError> {
-        let state = self.lock();
-        match &state.cluster {
-            Some((revision, bytes)) => {
-                let record = ClusterRecord::decode(bytes)
-                    .map_err(|error| StoreError::from_decode(Subject::Cluster, error))?;
-                Ok(Stored { record, revision: *revision })
-            }
-            None if state
-                .codes
-                .keys()
-                .any(|&code| state.read(code).is_ok_and(|code| code.record.term > 0)) =>
-            {
-                Err(StoreError::Missing { subject: Subject::Cluster })
-            }
-            None => Err(StoreError::NotInitialised { place: String::from("memory") }),
-        }
+        self.lock().cluster()
     }
 
     fn read(&self, code: u32) -> Result<Stored<CodeRecord>, StoreError> {
@@ -87,6 +112,11 @@ impl Store for MemoryStore {
 
     fn scan(&self) -> Result<Vec<(u32, Stored<CodeRecord>)>, StoreError> {
         let state = self.lock();
+        if mutation::active(Mutation::MissingIsUnused)
+            && let Ok(cluster) = state.cluster()
+        {
+            return (0..cluster.record.codes()).map(|code| Ok((code, state.read(code)?))).collect();
+        }
         state.codes.keys().map(|&code| Ok((code, state.read(code)?))).collect()
     }
 
@@ -102,9 +132,11 @@ impl Store for MemoryStore {
         if *found != cluster {
             return Err(StoreError::ClusterChanged);
         }
-        let subject = Subject::Code(code);
-        let (found, _) = state.codes.get(&code).ok_or(StoreError::Missing { subject })?;
-        if *found != expected {
+        let found = state.read(code)?;
+        let is_blind = mutation::active(Mutation::RenewWithoutCompare)
+            && record.state == State::Active
+            && record.term <= found.record.term;
+        if found.revision != expected && !is_blind {
             return Err(StoreError::Conflict { code });
         }
         let revision = state.next_revision();

@@ -15,6 +15,8 @@
 
 use std::fmt;
 
+use snowmint_core::mutation::{self, Mutation};
+
 use crate::{ClusterRecord, CodeRecord, Owner, State, Stored};
 
 /// The quarantine after a fence, where nobody chose another: 24 hours.
@@ -246,7 +248,9 @@ pub fn renew(
     now: &Now,
     nonce: u128,
 ) -> Result<CodeRecord, LeaseRefusal> {
-    check_holder(record, holder)?;
+    if !mutation::active(Mutation::RenewWithoutCompare) {
+        check_holder(record, holder)?;
+    }
     let reach_ms = if window_ms == 0 { 0 } else { reach_ms(cluster, window_ms, now) };
     Ok(CodeRecord {
         end_ms: record.end_ms.max(reach_ms),
@@ -267,6 +271,11 @@ pub fn release(
     nonce: u128,
 ) -> Result<CodeRecord, LeaseRefusal> {
     check_holder(record, holder)?;
+    if mutation::active(Mutation::ReleaseBelowFloor) {
+        let end_ms = last_reserved_ms.min(record.end_ms);
+        let floor_ms = record.floor_ms.min(end_ms);
+        return Ok(CodeRecord { state: State::Free, floor_ms, end_ms, nonce, ..record.clone() });
+    }
     Ok(CodeRecord {
         state: State::Free,
         // Not `clamp`, which panics on bounds that a hostile record could turn round.
@@ -393,6 +402,9 @@ pub fn free(record: &CodeRecord, now: &Now, nonce: u128) -> Result<CodeRecord, L
         return Err(LeaseRefusal::NotFree { state: record.state, owner: record.owner.clone() });
     }
     check_quarantine(record, now)?;
+    if mutation::active(Mutation::FreeResetsEnd) {
+        return Ok(CodeRecord { state: State::Free, floor_ms: 0, end_ms: 0, nonce, ..record.clone() });
+    }
     Ok(CodeRecord {
         state: State::Free,
         stamp_ms: now.wall_ms,

@@ -188,14 +188,31 @@ pub fn gc(store: &dyn Store, now: &Now, nonce: &mut dyn FnMut() -> u128) -> Resu
 
 /// Raises the generation of a store that was put back from a backup or found as a copy: every grant of before is
 /// over, and none begins before `not_before_ms` (nor before now plus a window). Returns the new record.
+///
+/// Only where the store has never been recovered since the backup was made: see [`recover_after`].
 pub fn recover(
     store: &dyn Store,
     not_before_ms: u64,
     window_ms: u32,
     now: &Now,
 ) -> Result<Result<ClusterRecord, protocol::LeaseRefusal>, StoreError> {
+    recover_after(store, 0, not_before_ms, window_ms, now)
+}
+
+/// [`recover`], of a store that may have been recovered before: `generation_known` is the highest generation that
+/// anybody remembers. A backup that is older than the last recovery does not, and would count to the same generation
+/// once more: its grants would bear the tickets of grants that were given before.
+pub fn recover_after(
+    store: &dyn Store,
+    generation_known: u16,
+    not_before_ms: u64,
+    window_ms: u32,
+    now: &Now,
+) -> Result<Result<ClusterRecord, protocol::LeaseRefusal>, StoreError> {
     let stored = store.cluster()?;
-    let record = match protocol::recover(&stored.record, not_before_ms, window_ms, now) {
+    let generation = stored.record.generation.max(generation_known);
+    let known = ClusterRecord { generation, ..stored.record };
+    let record = match protocol::recover(&known, not_before_ms, window_ms, now) {
         Ok(record) => record,
         Err(refusal) => return Ok(Err(refusal)),
     };

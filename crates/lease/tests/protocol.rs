@@ -7,7 +7,8 @@ use snowmint_lease::protocol::{
     ttl_ms,
 };
 use snowmint_lease::{
-    ClusterRecord, CodeRecord, LeaseRefusal, NoneLeft, Now, Owner, Revision, State, Stored,
+    ClusterRecord, CodeRecord, LeaseRefusal, MemoryStore, NoneLeft, Now, Owner, Revision, State, Stored,
+    init, store,
 };
 
 const T: u64 = 1_750_000_000_000;
@@ -269,6 +270,28 @@ fn a_recovery_raises_the_generation_above_what_was_forgotten() {
     }
     let last = ClusterRecord { generation: u16::MAX, ..cluster() };
     assert_eq!(recover(&last, 0, WINDOW_MS, &at(T)), Err(LeaseRefusal::GenerationsEnded));
+}
+
+#[test]
+fn no_recovery_from_a_backup_of_whatever_age_brings_a_generation_back() {
+    // Shows, for every order of restoring three backups made between recoveries, that each recovery that is told the
+    // highest generation known makes one that never was, and so tickets that never were.
+    for order in [[0, 0, 0], [0, 1, 2], [2, 1, 0], [1, 0, 1], [0, 2, 0], [2, 2, 1]] {
+        let store = MemoryStore::new();
+        init(&store, &cluster()).unwrap();
+        let mut backups = vec![store.backup()];
+        for _ in 0..2 {
+            store::recover(&store, T, WINDOW_MS, &at(T)).unwrap().unwrap();
+            backups.push(store.backup());
+        }
+        let mut known = 3;
+        for backup in order {
+            store.restore(&backups[backup]);
+            let recovered = store::recover_after(&store, known, T, WINDOW_MS, &at(T)).unwrap().unwrap();
+            assert_eq!(recovered.generation, known + 1, "{order:?}");
+            known = recovered.generation;
+        }
+    }
 }
 
 #[test]

@@ -66,20 +66,17 @@ impl Workspace {
         self.target.join("component").join("snowmint.wasm")
     }
 
-    /// Cargo, run at the root, able to find the component wherever the target folder is.
+    /// Cargo, run at the root.
     pub(crate) fn cargo(&self) -> Command {
         let mut command = cargo();
         command.current_dir(&self.root);
-        if self.target != self.root.join("target") {
-            // Set only where it is needed: the host is built anew whenever the variable changes.
-            command.env("SNOWMINT_COMPONENT", self.component());
-        }
         command
     }
 
-    /// `--workspace` without the guest, for commands that build for this machine.
+    /// Everything but the guest, for commands that build for this machine. With all features, which add and never
+    /// alter: what is behind one is tested, linted and documented too.
     pub(crate) fn natively(&self) -> Vec<&'static str> {
-        let mut args = vec!["--workspace"];
+        let mut args = vec!["--workspace", "--all-features"];
         if self.package(COMPONENT).is_some() {
             args.extend(["--exclude", COMPONENT]);
         }

@@ -55,9 +55,9 @@ enum Command {
     },
     /// Formatting, lints, documentation, features, licences, arrows between crates, and what must be absent
     Check,
-    /// Runs the benchmarks: `cargo xtask bench mint`
+    /// Runs the benchmarks: `cargo xtask bench --bench mint`
     Bench {
-        /// Passed on to the benchmarks: a filter, or options such as `--quick`
+        /// Passed on to `cargo bench`: `--bench NAME`, or after `--` what the benchmark itself takes
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },

@@ -18,7 +18,8 @@ pub(crate) fn test(workspace: &Workspace, long: bool) -> Result<()> {
         if workspace.package(COMPONENT).is_none() {
             return Ok(Outcome::Skipped(format!("the workspace has no {COMPONENT}")));
         }
-        component(workspace).map(|_| Outcome::Done)
+        let built = component(workspace)?;
+        Ok(Outcome::Note(format!("{} bytes", built.bytes)))
     });
     if !built {
         // The host carries the component within it: nothing that follows could be built.

@@ -62,6 +62,8 @@ const PRESENCES: &[(&str, &str)] = &[
     ("snowmint-core", "#![forbid(unsafe_code)]"),
     ("snowmint-lease", "#![forbid(unsafe_code)]"),
     ("snowmint-lease-etcd", "#![forbid(unsafe_code)]"),
+    ("snowmint-lease-redb", "#![forbid(unsafe_code)]"),
+    ("snowmint", "#![forbid(unsafe_code)]"),
     ("snowmint-component", "#![no_std]"),
 ];
 

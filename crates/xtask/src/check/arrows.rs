@@ -28,7 +28,11 @@ const ARROWS: &[Arrows] = &[
     Arrows { from: "snowmint-lease-redb", to: &["snowmint-core", "snowmint-lease"], others: Others::Any },
     Arrows { from: "snowmint-lease-etcd", to: &["snowmint-core", "snowmint-lease"], others: Others::Any },
     Arrows { from: "snowmint-sim", to: &["snowmint-core", "snowmint-lease"], others: Others::Only(&[]) },
-    Arrows { from: "snowmint-component", to: &["snowmint-core"], others: Others::Only(&["wit-bindgen"]) },
+    Arrows {
+        from: "snowmint-component",
+        to: &["snowmint-core"],
+        others: Others::Only(&["dlmalloc", "wit-bindgen"]),
+    },
     Arrows { from: "snowmint-playground", to: &["snowmint-core", "snowmint-sim"], others: Others::Any },
     // Never the component: the host loads it as an artifact and has no second path.
     Arrows {
