@@ -93,6 +93,8 @@
 //! 2. Put the backup back.
 //! 3. Raise the generation by [`snowmint_lease::store::recover`] (`snowmint init --recover --not-before MS`), with a time
 //!    at or above all that was stamped: the latest end that any worker's log names, or the present time plus the lead.
+//!    If the region was recovered before, the backup may be older than that: then by
+//!    [`snowmint_lease::store::recover_after`], with the highest generation that anybody remembers.
 //! 4. Let the workers back. Grants of before are over; none begins at or below that time.
 //!
 //! A worker that was missed in the first step, and that has seen etcd further on than the backup, refuses by itself

@@ -258,3 +258,70 @@ fn tls_options(tls: &EtcdTls) -> TlsOptions {
     }
     options
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> EtcdConfig {
+        let endpoints = ["a", "b", "c"].map(|host| format!("http://{host}:2379"));
+        EtcdConfig::new(endpoints.to_vec(), 0)
+    }
+
+    fn state(now: Instant) -> State {
+        let member = |endpoint: &String| Member {
+            endpoint: endpoint.clone(),
+            client: None,
+            is_authenticated: true,
+            failures: 0,
+            not_before: now,
+        };
+        State { members: config().endpoints.iter().map(member).collect(), current: 1 }
+    }
+
+    #[test]
+    fn pauses_double_up_to_the_limit_and_are_half_random() {
+        // Shows the bounds of the pause after each failure in a row, and that fleets do not all wait equally long.
+        for (failures, longest_ms) in [(0, 50), (1, 100), (2, 200), (4, 800), (5, 1_000), (u32::MAX, 1_000)] {
+            let pauses: Vec<_> = (0..200).map(|_| pause(failures, &config()).as_millis()).collect();
+            let (least, most) = (pauses.iter().min().unwrap(), pauses.iter().max().unwrap());
+            assert!(*least >= longest_ms / 2 && *most <= longest_ms, "{failures}: {least} to {most}");
+            assert!(most > least);
+        }
+    }
+
+    #[test]
+    fn a_member_that_failed_is_left_and_asked_again_after_its_pause() {
+        // Shows who is asked: the one that answered last, then the others in turn, then whose pause ends first; and that
+        // one that was asked enough is not asked again in this call.
+        let now = Instant::now();
+        let mut state = state(now);
+        let whom = |state: &State, tries: [u8; 3]| state.choose(&tries, now).map(|(at, _)| at);
+        assert_eq!(whom(&state, [0, 0, 0]), Some(1));
+        assert_eq!(whom(&state, [0, 1, 0]), Some(1));
+        assert_eq!(whom(&state, [0, 2, 0]), Some(2));
+        assert_eq!(whom(&state, [2, 2, 2]), None);
+
+        assert_eq!(state.failed(1, Then::Rotate, &config()), "http://b:2379");
+        assert_eq!(whom(&state, [0, 0, 0]), Some(2));
+        assert!(state.members[1].is_authenticated);
+        state.succeeded(0);
+        assert_eq!(whom(&state, [0, 0, 0]), Some(0));
+        state.failed(0, Then::Reconnect, &config());
+        state.failed(0, Then::Reconnect, &config());
+        state.failed(2, Then::Stay, &config());
+        assert!(!state.members[0].is_authenticated);
+        assert_eq!(whom(&state, [0, 0, 0]), Some(2));
+        state.members[1].not_before = now + ms(10);
+        state.members[2].not_before = now + ms(5);
+        state.members[0].not_before = now + ms(7);
+        assert_eq!(state.choose(&[0, 0, 0], now), Some((2, now + ms(5))));
+        assert_eq!(state.choose(&[0, 0, 2], now), Some((0, now + ms(7))));
+        // A token that ran out is no reason to leave.
+        state.succeeded(1);
+        state.members[1].not_before = now;
+        state.failed(1, Then::Authenticate, &config());
+        assert_eq!(whom(&state, [0, 0, 0]), Some(1));
+        assert!(!state.members[1].is_authenticated);
+    }
+}
