@@ -91,10 +91,10 @@
 //!
 //! 1. Stop every worker of the region, or cut it off from etcd.
 //! 2. Put the backup back.
-//! 3. Raise the generation by [`snowmint_lease::store::recover`] (`snowmint init --recover --not-before MS`), with a time
-//!    at or above all that was stamped: the latest end that any worker's log names, or the present time plus the lead.
-//!    If the region was recovered before, the backup may be older than that: then by
-//!    [`snowmint_lease::store::recover_after`], with the highest generation that anybody remembers.
+//! 3. Raise the generation (`snowmint init --recover --not-before MS`), with a time at or above all that was stamped: the
+//!    latest end that any worker's log names, or the present time plus the lead. [`snowmint_lease::store::recover`] does
+//!    it where all records are whole; [`EtcdStore::recover`] also makes those anew that are not, and takes the highest
+//!    generation that anybody remembers, since a backup can be older than the last recovery.
 //! 4. Let the workers back. Grants of before are over; none begins at or below that time.
 //!
 //! A worker that was missed in the first step, and that has seen etcd further on than the backup, refuses by itself
@@ -132,4 +132,4 @@ mod seen;
 mod store;
 
 pub use config::{EtcdConfig, EtcdIdentity, EtcdTls, EtcdUser, Secret};
-pub use store::EtcdStore;
+pub use store::{EtcdStore, Recovery};

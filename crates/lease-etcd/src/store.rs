@@ -1,5 +1,6 @@
 //! The store itself.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::process;
@@ -11,7 +12,9 @@ use etcd_client::{
     Compare, CompareOp, GetOptions, GetResponse, KeyValue, ResponseHeader, Txn, TxnOp, TxnOpResponse,
     TxnResponse,
 };
-use snowmint_lease::{CODES_MAX, ClusterRecord, CodeRecord, Revision, Store, StoreError, Stored, Subject};
+use snowmint_lease::{
+    CODES_MAX, ClusterRecord, CodeRecord, Now, Revision, Store, StoreError, Stored, Subject, protocol,
+};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::EtcdConfig;
@@ -27,14 +30,27 @@ const PAGE: i64 = 2_048;
 /// How much longer than a call's own limit is waited for it, should its thread not be running.
 const SLACK: Duration = Duration::from_millis(500);
 
+/// What an operator says who recovers a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recovery {
+    /// Uuid, layout and region, should the cluster record have to be made anew; layout and region must be those of one
+    /// that can be read. Its generation is the highest that anybody remembers.
+    pub cluster: ClusterRecord,
+    /// No grant begins at or below: a Unix millisecond at or above all that may have been stamped.
+    pub not_before_ms: u64,
+    /// The longest window of any keeper of the store, in milliseconds: no grant begins within one from now either.
+    pub window_ms: u32,
+}
+
 /// A lease store in etcd: one cluster's records under one prefix, for one region.
 ///
 /// | made by | for |
 /// |---|---|
 /// | [`EtcdStore::connect`] | whoever wants to know at once that etcd answers, and knows the user |
 /// | [`EtcdStore::new`] | a worker that starts while etcd is away, and goes on as soon as it is back |
+/// | [`EtcdStore::recover`] | a store whose records were deleted, damaged, or put back from a backup |
 ///
-/// Both find an empty prefix as well as a founded store: [`snowmint_lease::init`] founds one.
+/// The first two find an empty prefix as well as a founded store: [`snowmint_lease::init`] founds one.
 ///
 /// A call blocks for `call_ms_max` at most. It may be made from any thread, also from one of an async runtime, which it
 /// then blocks.
@@ -79,6 +95,37 @@ impl EtcdStore {
     pub fn connect(config: EtcdConfig) -> Result<Self, StoreError> {
         let store = Self::new(config)?;
         store.call(async |inner| inner.get(&inner.cluster_key()).await)?;
+        Ok(store)
+    }
+
+    /// Makes a store usable again whose history is not known: every grant of before is over, and none begins before the
+    /// time that the operator vouches for.
+    ///
+    /// The cluster record's generation is raised first, or the record made anew; then each code record that is missing
+    /// or damaged is made anew, and every other is kept. It can be run again, and each time raises the generation. A key
+    /// among the codes that is none is for the operator to delete.
+    pub fn recover(config: EtcdConfig, recovery: &Recovery, now: &Now) -> Result<Self, StoreError> {
+        let store = Self::connect(config)?;
+        store.check_region(&recovery.cluster)?;
+        let key = store.inner.cluster_key();
+        let found = store.call(async move |inner: Arc<Inner>| inner.get(&key).await)?;
+        let (known, expected) = match &found {
+            Some(found) => (known_cluster(found, &recovery.cluster)?, Some(revision_of(found))),
+            None => (recovery.cluster.clone(), None),
+        };
+        let raised = protocol::recover(&known, recovery.not_before_ms, recovery.window_ms, now)
+            .map_err(|refusal| StoreError::Io { detail: refusal.to_string() })?;
+        match expected {
+            Some(expected) => drop(store.swap_cluster(expected, &raised)?),
+            None => store.create_cluster(&raised)?,
+        }
+        // From here on nobody is granted anything until all records are whole again.
+        let (missing, damaged) =
+            store.call(move |inner| async move { inner.broken_codes(raised.codes()).await })?;
+        for (code, expected) in damaged {
+            store.call(move |inner| async move { inner.replace_code(code, expected).await })?;
+        }
+        store.create_codes(&missing)?;
         Ok(store)
     }
 
@@ -270,26 +317,33 @@ impl Inner {
         }
     }
 
-    /// Page by page, each a linearizable read: each record is as of then or later, which is all that is asked.
     async fn scan(&self) -> Result<Vec<(u32, Stored<CodeRecord>)>, StoreError> {
+        let prefix = self.codes_prefix();
+        let parse = |found: &KeyValue| {
+            let code = code_of(&prefix, found.key())?;
+            Ok((code, parse_code(code, found)?))
+        };
+        self.scan_keys().await?.iter().map(parse).collect()
+    }
+
+    /// Page by page, each a linearizable read: each record is as of then or later, which is all that is asked.
+    async fn scan_keys(&self) -> Result<Vec<KeyValue>, StoreError> {
         let prefix = self.codes_prefix();
         // '0' follows '/': all keys that begin with the prefix.
         let end = format!("{}code0", self.root);
-        let mut codes = Vec::new();
-        let mut from = prefix.clone().into_bytes();
+        let mut found = Vec::new();
+        let mut from = prefix.clone();
         loop {
             let options = GetOptions::new().with_range(end.clone()).with_limit(PAGE);
-            let key = String::from_utf8(from).map_err(|_| foreign(&prefix))?;
-            let mut response = self.range(key, options).await?;
+            let mut response = self.range(from, options).await?;
             let is_more = response.more();
-            let page = response.take_kvs();
-            for found in &page {
-                let code = code_of(&prefix, found.key())?;
-                codes.push((code, parse_code(code, found)?));
-            }
-            match page.last() {
-                Some(last) if is_more => from = [last.key(), b"\0"].concat(),
-                _ => return Ok(codes),
+            found.extend(response.take_kvs());
+            match found.last() {
+                Some(last) if is_more => {
+                    let last = std::str::from_utf8(last.key()).map_err(|_| foreign(&prefix))?;
+                    from = format!("{last}\0");
+                }
+                _ => return Ok(found),
             }
         }
     }
@@ -313,6 +367,38 @@ impl Inner {
         match self.txn(txn, &code_key, Some(expected), &put).await? {
             Outcome::Written(revision) => Ok(revision),
             Outcome::Refused(found) => Err(why_not(code, cluster, &found)),
+        }
+    }
+
+    /// Of the codes below `codes`, those without a record (as they are to be made anew), and those whose record cannot
+    /// be read.
+    async fn broken_codes(&self, codes: u32) -> Result<(Vec<(u32, CodeRecord)>, Damaged), StoreError> {
+        let mut found = BTreeMap::new();
+        for key_value in self.scan_keys().await? {
+            let code = code_of(&self.codes_prefix(), key_value.key())?;
+            found.insert(code, key_value);
+        }
+        let missing = (0..codes).filter(|code| !found.contains_key(code));
+        let missing = missing.map(|code| (code, CodeRecord::UNUSED)).collect();
+        let mut damaged = Vec::new();
+        for (code, key_value) in &found {
+            match parse_code(*code, key_value) {
+                Ok(_) => {}
+                Err(StoreError::Damaged { .. }) => damaged.push((*code, revision_of(key_value))),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((missing, damaged))
+    }
+
+    /// Puts an unused record in place of one that cannot be read. The cluster record says from when on it is granted.
+    async fn replace_code(&self, code: u32, expected: Revision) -> Result<(), StoreError> {
+        let (key, put) = (self.code_key(code), CodeRecord::UNUSED.encode());
+        let txn =
+            Txn::new().when([is_at(&key, expected)]).and_then([TxnOp::put(key.clone(), put.clone(), None)]);
+        match self.txn(txn, &key, Some(expected), &put).await? {
+            Outcome::Written(_) => Ok(()),
+            Outcome::Refused(_) => Err(StoreError::Conflict { code }),
         }
     }
 
@@ -374,6 +460,29 @@ impl Inner {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Codes with the revision at which each is.
+type Damaged = Vec<(u32, Revision)>;
+
+/// The cluster as far as a recovery can know it: the record if it can be read and fits what the operator says, and the
+/// highest generation.
+fn known_cluster(found: &KeyValue, configured: &ClusterRecord) -> Result<ClusterRecord, StoreError> {
+    let stored = match parse_cluster(found) {
+        Ok(stored) => stored.record,
+        Err(StoreError::Damaged { .. }) => return Ok(configured.clone()),
+        Err(error) => return Err(error),
+    };
+    if stored.layout != configured.layout {
+        return Err(StoreError::WrongLayout {
+            stored: stored.layout.to_string(),
+            configured: configured.layout.to_string(),
+        });
+    }
+    if stored.region != configured.region {
+        return Err(StoreError::WrongRegion { stored: stored.region, configured: configured.region });
+    }
+    Ok(ClusterRecord { generation: stored.generation.max(configured.generation), ..stored })
 }
 
 /// What a transaction did.

@@ -13,7 +13,7 @@ use snowmint_lease::{
     ClusterRecord, CodeRecord, Event, Hindrance, Keeper, KeeperConfig, Loss, Notice, Owner, Store,
     StoreError, Subject,
 };
-use snowmint_lease_etcd::{EtcdConfig, EtcdIdentity, EtcdStore, EtcdTls, EtcdUser, Secret};
+use snowmint_lease_etcd::{EtcdConfig, EtcdIdentity, EtcdStore, EtcdTls, EtcdUser, Recovery, Secret};
 
 fn founded(config: &EtcdConfig) -> EtcdStore {
     let store = EtcdStore::connect(config.clone()).unwrap();
@@ -198,6 +198,65 @@ fn what_an_operator_broke_is_named_and_nothing_is_minted() {
     let store = founded(&config);
     put(format!("{}/1/code/7", config.prefix), CodeRecord::UNUSED.encode());
     assert!(matches!(store.scan(), Err(StoreError::Unreadable { .. })));
+}
+
+#[test]
+fn a_broken_store_is_recovered_above_what_was_stamped() {
+    // Shows that with the cluster record or code records deleted or damaged, or any of both, a recovery makes a whole
+    // store of a higher generation; that records which are whole stay as they were; that no grant begins at or below the
+    // time that the operator vouches for; and that another layout is refused and nothing written.
+    let Some(etcd) = Cluster::start(1) else { return };
+    for (is_cluster_lost, is_cluster_damaged) in [(false, false), (true, false), (false, true)] {
+        let config = etcd.config(1);
+        let store = founded(&config);
+        let mut before = keeper(3, 1);
+        step(&mut before, &store, 1_000);
+        let grant = before.take_grant(1_000).unwrap();
+        let held = grant.node().worker();
+        let kept = store.read(held).unwrap();
+        let key = |name: &str| format!("{}/1/{name}", config.prefix);
+        let (first, second) = ((held + 1) % 8, (held + 2) % 8);
+        etcd.admin(0, async |client| {
+            client.delete(key(&format!("code/{first:05}")), None).await?;
+            client.put(key(&format!("code/{second:05}")), "nonsense", None).await?;
+            if is_cluster_lost {
+                client.delete(key("cluster"), None).await?;
+            }
+            if is_cluster_damaged {
+                client.put(key("cluster"), "nonsense", None).await?;
+            }
+            Ok(())
+        });
+        let known = ClusterRecord { generation: 4, ..cluster_record(1) };
+        let recovery = Recovery { cluster: known.clone(), not_before_ms: T + 50_000, window_ms: 10_000 };
+        let other = Recovery { cluster: ClusterRecord { layout: layout(4), ..known }, ..recovery.clone() };
+        let revision = etcd.revision();
+        if !is_cluster_lost && !is_cluster_damaged {
+            let refused = EtcdStore::recover(config.clone(), &other, &now(2_000));
+            assert!(matches!(refused, Err(StoreError::WrongLayout { .. })));
+            assert_eq!(etcd.revision(), revision);
+        }
+
+        let recovered = EtcdStore::recover(config.clone(), &recovery, &now(2_000)).unwrap();
+        let cluster = recovered.cluster().unwrap().record;
+        assert_eq!((cluster.generation, cluster.not_before_ms), (5, T + 50_000));
+        let codes = scan_complete(&recovered, &cluster).unwrap();
+        assert_eq!(codes[held as usize].1, kept);
+        for code in [first, second] {
+            assert_eq!(codes[code as usize].1.record, CodeRecord::UNUSED);
+        }
+        // The worker of before, through its own store, is out; and whoever is next begins above.
+        let notices = step(&mut before, &store, 4_400);
+        assert!(notices.iter().any(|notice| matches!(notice, Notice::Lost { .. })), "{notices:?}");
+        let mut next = keeper(3, 1);
+        step(&mut next, &recovered, 49_000);
+        assert!(next.take_grant(49_000).is_none());
+        step(&mut next, &recovered, 60_000);
+        assert!(next.take_grant(60_000).unwrap().floor_ms() >= T + 50_000);
+        // Again: the generation is never the same.
+        let again = EtcdStore::recover(config, &recovery, &now(3_000)).unwrap();
+        assert_eq!(again.cluster().unwrap().record.generation, 6);
+    }
 }
 
 #[test]
