@@ -170,14 +170,14 @@ fn block<T: Send + 'static>(
     call: impl Future<Output = Result<T, StoreError>> + Send + 'static,
 ) -> Result<T, StoreError> {
     let (sender, receiver) = sync_channel(1);
-    let task = runtime.spawn(async move {
+    let running = runtime.spawn(async move {
         // Nobody waits any more: then nobody is told.
         let _ = sender.send(call.await);
     });
     match receiver.recv_timeout(wait) {
         Ok(result) => result,
         Err(RecvTimeoutError::Timeout) => {
-            task.abort();
+            running.abort();
             Err(StoreError::Unreachable { detail: String::from("the call took too long") })
         }
         Err(RecvTimeoutError::Disconnected) => Err(ended()),
