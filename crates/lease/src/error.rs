@@ -44,6 +44,16 @@ pub enum StoreError {
         /// What the transport says.
         detail: String,
     },
+    /// The store does not know this user, or does not let it do this. Nothing was written.
+    Denied {
+        /// What the store says.
+        detail: String,
+    },
+    /// How to reach the store is not said in a way that can be followed. Nothing was asked.
+    Misconfigured {
+        /// What does not fit.
+        detail: String,
+    },
     /// A record that must exist does not. It was deleted: an absent record is never "unused".
     Missing {
         /// Which.
@@ -173,6 +183,8 @@ impl StoreError {
             Self::Conflict { .. } => "conflict",
             Self::ClusterChanged => "cluster-changed",
             Self::Unreachable { .. } => "unreachable",
+            Self::Denied { .. } => "denied",
+            Self::Misconfigured { .. } => "misconfigured",
             Self::Missing { .. } => "missing",
             Self::Gone { .. } => "gone",
             Self::Damaged { .. } => "damaged",
@@ -197,6 +209,7 @@ impl StoreError {
 }
 
 impl fmt::Display for StoreError {
+    #[allow(clippy::too_many_lines)] // A row for each error.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Conflict { code } => {
@@ -209,6 +222,16 @@ impl fmt::Display for StoreError {
                 f,
                 "the lease store does not answer ({detail}): see to the store and the network to it; minting goes on \
                  to the confirmed ceiling only"
+            ),
+            Self::Denied { detail } => write!(
+                f,
+                "the lease store refuses this user ({detail}): correct the user, password or certificate, and let the \
+                 user read and write all keys under the store's prefix"
+            ),
+            Self::Misconfigured { detail } => write!(
+                f,
+                "the lease store cannot be reached by this configuration ({detail}): correct `--store` and what goes \
+                 with it"
             ),
             Self::Missing { subject } => write!(
                 f,

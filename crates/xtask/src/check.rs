@@ -4,10 +4,11 @@ mod absences;
 mod arrows;
 mod deny;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
 use crate::cargo::{COMPONENT, WASM, Workspace, ensure_target, run};
 use crate::component::component;
+use crate::debian;
 use crate::steps::{Outcome, Steps};
 
 /// Crates that are checked with no feature, with each alone, and with all.
@@ -31,6 +32,11 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     steps.step("formatting", || formatting(workspace));
     steps.step("arrows between crates", || arrows::check(&workspace.packages).map(|()| Outcome::Done));
     steps.step("what must be absent", || absences::check(workspace).map(|()| Outcome::Done));
+    steps.step("programs for the build", || {
+        let missing = debian::ensure(debian::BUILD_NEEDS)?;
+        ensure!(missing.is_empty(), "{}", debian::advice(&missing));
+        Ok(Outcome::Done)
+    });
     steps.step("each feature alone", || each_feature(workspace));
     let has_guest = workspace.package(COMPONENT).is_some();
     let built = steps.step("component", || {

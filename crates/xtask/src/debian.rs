@@ -17,7 +17,14 @@ pub(crate) struct Need {
 }
 
 /// Only what a test really starts belongs here.
-pub(crate) const NEEDS: &[Need] = &[];
+pub(crate) const NEEDS: &[Need] =
+    &[Need { program: "etcd", package: "etcd-server", tests: "the etcd store" }, PROTOC];
+
+/// What the build itself starts: without it, there is nothing to test or to check.
+pub(crate) const BUILD_NEEDS: &[Need] = &[PROTOC];
+
+const PROTOC: Need =
+    Need { program: "protoc", package: "protobuf-compiler", tests: "the etcd client's build" };
 
 /// The variable that names the programs which this machine has to do without, with commas between them.
 pub(crate) const WITHOUT: &str = "SNOWMINT_TEST_WITHOUT";

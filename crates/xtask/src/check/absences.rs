@@ -87,6 +87,7 @@ const PRESENCES: &[(&str, &str)] = &[
     ("snowmint-core", "#![no_std]"),
     ("snowmint-core", "#![forbid(unsafe_code)]"),
     ("snowmint-lease", "#![forbid(unsafe_code)]"),
+    ("snowmint-lease-etcd", "#![forbid(unsafe_code)]"),
     ("snowmint-lease-redb", "#![forbid(unsafe_code)]"),
     ("snowmint-sim", "#![forbid(unsafe_code)]"),
     ("snowmint", "#![forbid(unsafe_code)]"),
