@@ -88,9 +88,9 @@ fn shown(text: &str) -> String {
 }
 
 /// The end of a command that writes: whoever reads may have seen enough.
-fn written(result: std::io::Result<()>) -> Result<(), CliError> {
+fn written(result: io::Result<()>) -> Result<(), CliError> {
     match result {
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         result => result.map_err(|error| CliError::Failed(format!("the output cannot be written: {error}"))),
     }
 }
@@ -131,10 +131,5 @@ fn tell(text: &str) {
 /// Prints what a command was asked for. A reader that has seen enough is no error.
 fn print(text: &str) -> Result<(), CliError> {
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(CliError::Failed(format!("standard output cannot be written: {error}")))
-        }
-        _ => Ok(()),
-    }
+    written(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
 }

@@ -401,6 +401,81 @@ fn bad_stores_are_refused_by_name() {
     assert_all_different([ids, home.mint(&["-n", "1000"])].concat());
 }
 
+/// A lost store is recovered as what it was, never as the default: another region's IDs would come twice.
+#[test]
+fn a_recovery_keeps_layout_and_region() {
+    let home = Home::new();
+    let output = home.run(&["init", "--layout", "hybrid", "--region", "2"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    fs::remove_file(home.store().join("store.redb")).unwrap();
+    let not_before = (snowmint_now_ms() - 1).to_string();
+    let recover = ["init", "--recover", "--window-ms", "1000", "--not-before", &not_before];
+    home.fails(&[&recover[..], &["--region", "0"]].concat(), 1, "region");
+    home.fails(&[&recover[..], &["--layout", "snowmint"]].concat(), 1, "layout");
+    let output = home.run(&recover);
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(told.contains("region 2, 256 codes, generation 2"), "{told}{}", stderr(&output));
+    assert!(told.contains(&Layout::HYBRID.to_string()), "{told}");
+
+    // Nothing is left that tells: the flags are asked for.
+    fs::remove_file(home.store().join("store.redb")).unwrap();
+    fs::remove_file(home.store().join("store.lock")).unwrap();
+    home.fails(&recover, 1, "`--layout` and `--region`");
+    home.fails(
+        &["init", "--recover", "--not-before", "1764538000000000", "--layout", "hybrid", "--region", "2"],
+        1,
+        "in milliseconds",
+    );
+    // Half of the pair, where the parser does not see it.
+    let file = home.path().join("half.toml");
+    fs::write(&file, "[init]\nrecover = true\n").unwrap();
+    home.fails(&["init", "--config", file.to_str().unwrap()], 2, "go together");
+}
+
+/// A signal ends a mint also where it blocks: on a reader that does not read.
+#[test]
+fn a_signal_ends_a_mint_that_nobody_reads() {
+    let home = Home::new();
+    home.mint(&["--init"]);
+    for signal in ["-INT", "-TERM"] {
+        let mut child = home.command(&["mint", "-n", "50000000"]).spawn().unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        out.read_line(&mut String::new()).unwrap();
+        // Nothing more is read until the process has ended, long after the pipe and the backlog are full.
+        kill(&child, signal);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        assert!(stderr(&output).contains("interrupted"), "{}", stderr(&output));
+    }
+    assert_eq!(home.mint(&["-n", "10"]).len(), 10, "the store is not held any more");
+}
+
+/// Output that cannot be written is an error with a name, never a panic.
+#[test]
+fn output_that_cannot_be_written_is_told() {
+    let home = Home::new();
+    let full = || fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = home.command(&["init"]).stdout(full()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("cannot be written"), "{}", stderr(&output));
+    for arguments in [&["mint"][..], &["lease", "list"]] {
+        let output = home.command(arguments).stdout(full()).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    }
+    let output = home.command(&["mint", "-n", "0"]).stderr(full()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}
+
+/// Switches in the environment: `1` is on; `0`, `false` and nothing are off.
+#[test]
+fn switches_of_the_environment_are_forgiving() {
+    let home = Home::new();
+    for (value, is_on) in [("", false), ("0", false), ("false", false), ("1", true), ("true", true)] {
+        let output = home.command(&["mint"]).env("SNOWMINT_INIT", value).output().unwrap();
+        assert_eq!(output.status.success(), is_on, "{value:?}: {}", stderr(&output));
+    }
+}
+
 /// Flags come from the command line, then the environment, then the file; a file that sets what is no flag is refused.
 #[test]
 fn flags_come_from_file_environment_and_command_line() {

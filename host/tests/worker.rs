@@ -386,6 +386,46 @@ fn a_lost_lease_is_refused_and_a_new_one_goes_on() {
     assert_eq!(notices.into_iter().filter(superseded).count(), 1);
 }
 
+/// What was observed binds the runs that handles hold: every later ID is greater, not only those minted later.
+#[test]
+fn an_observed_id_binds_every_handle() {
+    let directory = tempfile::tempdir().unwrap();
+    let (paused, _) = channel();
+    let (_, go_on) = channel();
+    let now_ms = AtomicU64::new(SystemClock::new(0).now_ms());
+    let clock = Arc::new(FrozenClock { now_ms, paused, go_on: Mutex::new(go_on) });
+    let policy = Policy::CLASSIC.with_lead_ms(100);
+    let worker = start_by(Layout::HYBRID, directory.path(), policy, clock).unwrap();
+    let worker = Arc::new(worker);
+    let mut ids = Ids::new(Arc::clone(&worker));
+    let first = ids.next_id().unwrap();
+    // Another worker's ID of the same millisecond, with a later sequence.
+    let layout = Layout::HYBRID;
+    let parts = layout.decode(first);
+    let node = layout.node(0, u32::try_from(parts.worker).unwrap() ^ 1).unwrap();
+    let other = layout.compose(parts.tick, node, parts.sequence + 3_000).unwrap();
+    worker.observe(other).unwrap();
+    assert!(ids.next_id().unwrap() > other);
+}
+
+/// An observer that panics is its own affair: the lease is renewed all the same.
+#[test]
+fn an_observer_that_panics_does_not_end_the_lease() {
+    let directory = tempfile::tempdir().unwrap();
+    let clock = SteppedClock::new(0);
+    let store = Box::new(open(directory.path(), Layout::SNOWMINT, &*clock));
+    let mut config = config(Layout::SNOWMINT, Policy::CLASSIC);
+    config.lease.window_ms = 300;
+    let observer = Box::new(|_: &Notice| panic!("on purpose"));
+    let worker = Worker::start(&Engine::new(None).unwrap(), store, clock.clone(), config, observer).unwrap();
+    let end_ms = worker.standing().view.unwrap().end_ms;
+    while worker.standing().view.unwrap().end_ms < end_ms + 600 {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    worker.mint(1).unwrap();
+    assert!(worker.stop().unwrap());
+}
+
 /// A store that a test and a worker share.
 struct SharedStore(Arc<RedbStore>);
 

@@ -62,7 +62,8 @@ fn no_damage_of_the_file_is_a_panic_or_another_record() {
     let error = RedbStore::open(&broken).unwrap_err();
     assert!(matches!(error, StoreError::Unreadable { .. }), "{error}");
     assert!(error.to_string().contains("--recover --not-before"), "{error}");
-    let recovery =
-        Recovery { uuid: 9, layout: None, region: None, not_before_ms: T + 60_000, window_ms: 1_000 };
+    let cluster = cluster();
+    let (layout, region) = (Some(cluster.layout), Some(cluster.region));
+    let recovery = Recovery { uuid: 9, layout, region, not_before_ms: T + 60_000, window_ms: 1_000 };
     RedbStore::recover(&broken, &recovery, &now(0)).unwrap();
 }

@@ -1,7 +1,7 @@
 //! Each operation of the protocol, as a table.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // It is all test.
 
-use snowmint_core::Layout;
+use snowmint_core::{Layout, NS_PER_MS};
 use snowmint_lease::protocol::{
     Bid, Choice, Holder, Watch, acquire, choose, expire, expire_alone, fence, free, recover, release, renew,
     ttl_ms,
@@ -74,9 +74,10 @@ fn acquire_takes_what_can_mint_now() {
         // The clock must be past the end, or within the lead of it.
         (code(State::Free, T), &plain, 0, not_yet(T, 1)),
         (code(State::Free, T + 99), &plain, 0, not_yet(T + 99, 100)),
-        (code(State::Free, T + 99), &plain, 100, whole(T + 99)),
+        // A window above the lead: what the generator may stamp now is not the end of it.
+        (code(State::Free, T + 99), &plain, 100, Ok((T + 99, T + 1_100))),
         (code(State::Free, T + 100), &plain, 100, not_yet(T + 100, 1)),
-        (code(State::Free, T + 2_000), &plain, 3_000, Ok((T + 2_000, T + 2_000))),
+        (code(State::Free, T + 2_000), &plain, 3_000, Ok((T + 2_000, T + 4_000))),
         // A quarantine must be past by both clocks' errors, 5 ms each.
         (quarantined(T - 50, T - 11), &plain, 0, whole(T - 50)),
         (
@@ -238,6 +239,25 @@ fn a_fence_takes_the_code_and_keeps_its_end() {
 }
 
 #[test]
+fn acquire_compares_ticks() {
+    // Shows that within a long tick, where the clock is past the floor but a generator cannot mint, a code is not taken;
+    // and from the next tick's first millisecond on it is.
+    let layout = cluster().layout;
+    let epoch_ms = layout.epoch_unix_ms();
+    for tick_ms in [10, 256, 10_000] {
+        let layout = Layout::new(layout.fields(), epoch_ms, tick_ms * NS_PER_MS).unwrap();
+        let cluster = ClusterRecord { layout, ..cluster() };
+        let first_ms = epoch_ms + 50_000 * tick_ms;
+        for offset_ms in [0, 1, tick_ms / 2, tick_ms - 1] {
+            let record = code(State::Free, first_ms + offset_ms);
+            let wait_ms = take(&record, &cluster, 0, &at(first_ms + tick_ms - 1)).unwrap_err().wait_ms();
+            assert_eq!(wait_ms, Some(1));
+            assert!(take(&record, &cluster, 0, &at(first_ms + tick_ms)).is_ok());
+        }
+    }
+}
+
+#[test]
 fn free_waits_out_the_quarantine_and_keeps_the_end() {
     // Shows who is freed, and that the quarantine must be past by more than both clocks' errors.
     let fenced = CodeRecord { not_again_before_ms: T, ..code(State::Fenced, T + 500) };
@@ -245,7 +265,9 @@ fn free_waits_out_the_quarantine_and_keeps_the_end() {
         (code(State::Expired, T + 500), at(T), Ok(T + 500)),
         (fenced.clone(), at(T + 11), Ok(T + 500)),
         (fenced.clone(), at(T + 10), Err(Some(1))),
-        (fenced.clone(), Now { clock_error_ms: u32::MAX, ..at(T + 11) }, Err(Some(u64::from(u32::MAX) - 5))),
+        // An unknown error counts as none: a code is not lost for the 49 days of the largest number.
+        (fenced.clone(), Now { clock_error_ms: u32::MAX, ..at(T + 6) }, Ok(T + 500)),
+        (fenced.clone(), Now { clock_error_ms: u32::MAX, ..at(T + 5) }, Err(Some(1))),
         (code(State::Free, T), at(T), Err(None)),
         (code(State::Active, T), at(T), Err(None)),
     ] {
@@ -258,18 +280,22 @@ fn free_waits_out_the_quarantine_and_keeps_the_end() {
 #[test]
 fn a_recovery_raises_the_generation_above_what_was_forgotten() {
     // Shows that `not_before` only rises, and lies a window ahead at least.
-    for (before_ms, wished_ms, expected) in [
-        (0, 0, T + 1_000),
-        (0, T + 5_000, T + 5_000),
-        (T + 9_000, T + 5_000, T + 9_000),
-        (0, u64::MAX, u64::MAX),
-    ] {
+    for (before_ms, wished_ms, expected) in
+        [(0, 0, T + 1_000), (0, T + 5_000, T + 5_000), (T + 9_000, T + 5_000, T + 9_000)]
+    {
         let before = ClusterRecord { not_before_ms: before_ms, ..cluster() };
         let after = recover(&before, wished_ms, WINDOW_MS, &at(T)).unwrap();
         assert_eq!(after, ClusterRecord { generation: 2, not_before_ms: expected, ..before });
     }
     let last = ClusterRecord { generation: u16::MAX, ..cluster() };
     assert_eq!(recover(&last, 0, WINDOW_MS, &at(T)), Err(LeaseRefusal::GenerationsEnded));
+    // It could never be lowered again: a time above the layout's end, as of a slip of units, is refused.
+    let last_ms = cluster().layout.last_ms();
+    assert!(recover(&cluster(), last_ms - 1, WINDOW_MS, &at(T)).is_ok());
+    for not_before_ms in [last_ms, T * 1_000, u64::MAX] {
+        let refusal = Err(LeaseRefusal::NotBeforeTooLate { not_before_ms, last_ms });
+        assert_eq!(recover(&cluster(), not_before_ms, WINDOW_MS, &at(T)), refusal);
+    }
 }
 
 #[test]

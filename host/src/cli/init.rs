@@ -34,19 +34,19 @@ pub(super) struct Init {
 impl Init {
     pub(super) fn run(&self) -> Result<(), CliError> {
         let clock = SystemClock::new(u32::MAX);
-        let opened = match self.not_before {
-            Some(not_before_ms) if self.recover => {
-                self.store.recover(not_before_ms, self.window_ms, &clock)?
-            }
-            _ => self.store.init(&clock)?,
+        let opened = match (self.recover, self.not_before) {
+            (true, Some(not_before_ms)) => self.store.recover(not_before_ms, self.window_ms, &clock)?,
+            (false, None) => self.store.init(&clock)?,
+            // The parser compares flags, but not those of the environment and the configuration file.
+            _ => return Err(CliError::Usage("`--recover` and `--not-before` go together".into())),
         };
-        let cluster = &opened.cluster;
-        println!("store {:032x}", cluster.uuid);
-        println!("layout {}", cluster.layout);
-        println!("region {}, {} codes, generation {}", cluster.region, cluster.codes(), cluster.generation);
-        if cluster.not_before_ms > 0 {
-            println!("no grant begins at or below {} (Unix ms)", cluster.not_before_ms);
+        let ClusterRecord { uuid, layout, region, generation, not_before_ms, .. } = &opened.cluster;
+        let codes = opened.cluster.codes();
+        let mut text = format!("store {uuid:032x}\nlayout {layout}\n");
+        let _ = writeln!(text, "region {region}, {codes} codes, generation {generation}");
+        if *not_before_ms > 0 {
+            let _ = writeln!(text, "no grant begins at or below {not_before_ms} (Unix ms)");
         }
-        Ok(())
+        super::print(&text)
     }
 }

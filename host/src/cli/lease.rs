@@ -71,10 +71,9 @@ impl List {
                 out.write_all(b"\n")
             })
         } else {
-            let now_ms = clock.now_ms();
-            let is_free = |state| state == State::Free.name();
-            let free =
-                rows.clone().filter(|row| is_free(row.state) && row.not_again_before_ms <= now_ms).count();
+            let now = store::now(&clock);
+            let is_free = |stored: &Stored<CodeRecord>| is_usable(&stored.record, &opened.cluster, &now);
+            let free = codes.iter().filter(|(_, stored)| is_free(stored)).count();
             writeln!(
                 out,
                 "{:>5} {:<8} {:>6} {:>14} {:>14}  owner",

@@ -271,10 +271,11 @@ impl Mint {
                 Err(error) => {
                     // A disk that is slow for a moment is no reason to end a long mint.
                     let since = late_since.get_or_insert_with(Instant::now);
-                    if !is_late_renewal(&error) || since.elapsed() > late_max {
+                    if !is_late_renewal(&error, worker) || since.elapsed() > late_max {
                         let minted = self.count - left;
+                        let why = lasting_hindrance(worker).unwrap_or_else(|| error.to_string());
                         return Err(CliError::Failed(format!(
-                            "{error}; {minted} of {} IDs minted",
+                            "{why}; {minted} of {} IDs minted",
                             self.count
                         )));
                     }
