@@ -85,12 +85,14 @@ pub struct Field {
 impl Field {
     /// A field under its role's own name. The width is checked by [`Layout::new`].
     pub const fn new(role: Role, bits: u8) -> Self {
-        Self { role, bits, name: Name::own(role) }
+        Self { role, bits, name: Name::OWN }
     }
 
     /// A field under another name, as public schemes need. The name is 1 to 15 of `a-z`, `0-9` and `_`.
     pub const fn named(role: Role, bits: u8, name: &str) -> Result<Self, FieldNameError> {
         match Name::new(name) {
+            // A name that says nothing is none, so that both ways to write a field are equal.
+            Some(given) if given.is(role.name()) => Ok(Self { role, bits, name: Name::OWN }),
             Some(name) => Ok(Self { role, bits, name }),
             None => Err(FieldNameError),
         }
@@ -108,7 +110,7 @@ impl Field {
 
     /// The name that the field bears.
     pub fn name(&self) -> &str {
-        self.name.as_str()
+        if self.name.len == 0 { self.role.name() } else { self.name.as_str() }
     }
 
     /// The largest value that the field holds.
@@ -127,11 +129,17 @@ struct Name {
 const NAME_BYTES_MAX: usize = 15;
 
 impl Name {
-    const fn own(role: Role) -> Self {
-        match Self::new(role.name()) {
-            Some(name) => name,
-            None => Self { bytes: [0; NAME_BYTES_MAX], len: 0 },
+    /// The role's own name, which is not spelled out: most fields bear it.
+    const OWN: Self = Self { bytes: [0; NAME_BYTES_MAX], len: 0 };
+
+    #[allow(clippy::indexing_slicing)] // `get` is not const; the index is below both lengths.
+    const fn is(&self, name: &str) -> bool {
+        let name = name.as_bytes();
+        let mut at = 0;
+        while at < name.len() && at < self.len as usize && name[at] == self.bytes[at] {
+            at += 1;
         }
+        at == name.len() && at == self.len as usize
     }
 
     #[allow(clippy::indexing_slicing)] // `get` is not const; both indices are below the checked length.

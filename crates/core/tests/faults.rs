@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use std::num::NonZeroU32;
 
 use snowmint_core::{
-    Bounds, Field, FieldError, Generator, Grant, Layout, LayoutError, NS_PER_MS, Policy, Refusal, Role,
+    Bounds, Field, FieldError, Generator, Grant, Layout, LayoutError, NS_PER_MS, ObserveError, Policy,
+    Refusal, Role,
 };
 
 const T: u64 = 1_750_000_000_000;
@@ -302,4 +303,51 @@ fn only_ids_that_should_not_exist_are_suspect() {
     check(snowmint_core::Id::new(u64::MAX), u64::MAX, 0); // Another layout's.
     check(id(own, tick), u64::MAX, 1); // A twin, or rounded.
     check(id(other, tick + 10), T + 9, 2); // Above what the lease reaches to.
+}
+
+/// Within a checked tick nothing passes the ceiling, the mark, the lead or the layout's end, however much is asked for;
+/// and a refusal ends the check.
+#[test]
+fn a_checked_tick_stays_within_every_bound() {
+    let layout = Layout::SNOWMINT;
+    let policy = Policy::CLASSIC.with_lead_ms(10);
+    let last_ms = layout.last_ms();
+    for (now_ms, bounds, reach_ms) in [
+        (T, Bounds::OPEN, T + 10),
+        (T, Bounds { mark_ms: T + 2, ..Bounds::OPEN }, T + 2),
+        (T, Bounds { ceiling_ms: T + 3, ..Bounds::OPEN }, T + 3),
+        (last_ms - 4, Bounds::OPEN, last_ms),
+    ] {
+        let mut generator = generator(layout, policy, 0);
+        let mut highest = generator.mint(now_ms, &bounds, ONE).unwrap().first();
+        while let Some(run) = generator.mint_checked(now_ms, NonZeroU32::MAX) {
+            highest = run.last().unwrap();
+        }
+        let parts = layout.decode(highest);
+        assert_eq!(layout.epoch_unix_ms() + parts.tick, reach_ms, "{bounds:?}");
+        assert_eq!((parts.sequence, parts.reserved, parts.region), (4_095, false, 1), "{bounds:?}");
+    }
+
+    let mut generator = generator(layout, policy, 0);
+    generator.mint(T, &Bounds::OPEN, ONE).unwrap();
+    assert!(generator.mint_checked(T, ONE).is_some());
+    let lost = Bounds { ceiling_ms: 0, ..Bounds::OPEN };
+    assert_eq!(generator.mint(T, &lost, ONE), Err(Refusal::LeaseLost));
+    assert_eq!(generator.mint_checked(T, ONE), None, "old bounds do not live on");
+}
+
+/// What may be observed, at the very edge: one's own last ID may, the next may not; a reserved bit never.
+#[test]
+fn observe_at_the_edge() {
+    let layout = Layout::HYBRID;
+    let mut generator = generator(layout, Policy::HYBRID, 0);
+    let last = generator.mint(T, &Bounds::OPEN, NonZeroU32::new(5).unwrap()).unwrap().last().unwrap();
+    let tick = T - layout.epoch_unix_ms();
+    let next = layout.compose(tick, generator.node(), 5).unwrap();
+    assert_eq!(generator.observe(last, T, u64::MAX), Ok(()));
+    assert_eq!(generator.observe(next, T, u64::MAX), Err(ObserveError::NotIssued));
+    let other = layout.compose(tick, layout.node(1, 3).unwrap(), 7).unwrap();
+    let reserved = snowmint_core::Id::new(other.get() | 1 << 63);
+    assert_eq!(generator.observe(reserved, T, u64::MAX), Err(ObserveError::NotOfLayout));
+    assert_eq!(generator.mint(T, &Bounds::OPEN, ONE).unwrap().first(), next, "nothing was touched");
 }

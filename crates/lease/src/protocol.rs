@@ -460,8 +460,9 @@ pub fn recover(
     let generation = cluster.generation.checked_add(1).ok_or(LeaseRefusal::GenerationsEnded)?;
     let window_end_ms = now.wall_ms.saturating_add(u64::from(window_ms));
     let not_before_ms = cluster.not_before_ms.max(not_before_ms).max(window_end_ms);
-    let last_ms = cluster.last_ms();
-    // It could never be taken back: it only rises.
+    // The layout's own end: a planned cut-over may well lie below what was stamped. It could never be taken back: it only
+    // rises.
+    let last_ms = cluster.layout.last_ms();
     if not_before_ms >= last_ms {
         return Err(LeaseRefusal::NotBeforeTooLate { not_before_ms, last_ms });
     }

@@ -523,6 +523,11 @@ fn cases() -> Vec<Case> {
                 At(T + 3),
                 Mint(u32::MAX, 4_033),
                 Refused(exhausted, true),
+                // 100 is 36 in six bits.
+                At(T + 4),
+                Each(100),
+                At(T + 5),
+                Mint(u32::MAX, 4_060),
             ],
         ),
         case(

@@ -59,6 +59,7 @@ const ABSENCES: &[Absence] = &[
         why: "a rule can be broken only in the build that `cargo xtask` makes for that",
         only: ".toml",
         except: "",
+        unless: "",
         at_start_of_path: false,
     },
     Absence {
@@ -66,6 +67,7 @@ const ABSENCES: &[Absence] = &[
         why: "a rule can be broken only in the build that `cargo xtask` makes for that",
         only: ".rs",
         except: "",
+        unless: "",
         at_start_of_path: false,
     },
     Absence {
