@@ -39,7 +39,7 @@ pub(crate) fn test(workspace: &Workspace, long: bool) -> Result<()> {
         command
     };
 
-    steps.step("tests", || tests(cargo(), workspace));
+    steps.step("tests", || tests(cargo()));
     steps.step("documentation's examples", || {
         run(cargo().args(["test", "--doc", "--locked"]).args(Workspace::natively()))?;
         Ok(Outcome::Done)
@@ -66,7 +66,7 @@ pub(crate) fn test(workspace: &Workspace, long: bool) -> Result<()> {
 }
 
 /// By nextest where it is installed, which runs each test in a process of its own; by cargo itself elsewhere.
-fn tests(mut cargo: Command, workspace: &Workspace) -> Result<Outcome> {
+fn tests(mut cargo: Command) -> Result<Outcome> {
     if find("cargo-nextest").is_some() {
         cargo.args(["nextest", "run", "--locked", "--no-fail-fast"]);
     } else {
