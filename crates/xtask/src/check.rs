@@ -38,18 +38,10 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
         Ok(Outcome::Done)
     });
     steps.step("each feature alone", || each_feature(workspace));
-    let has_guest = workspace.package(COMPONENT).is_some();
-    let built = steps.step("component", || {
-        if !has_guest {
-            return Ok(Outcome::Skipped(format!("the workspace has no {COMPONENT}")));
-        }
-        let bytes = component(workspace)?;
-        Ok(Outcome::Note(format!("{bytes} bytes")))
-    });
     // The host carries the component within it: without one, there is no telling what else is wrong with the host.
-    if built {
-        steps.step("lints", || lints(workspace, has_guest));
-        steps.step("documentation", || documentation(workspace, has_guest));
+    if steps.step("component", || Ok(Outcome::Note(format!("{} bytes", component(workspace)?)))) {
+        lints(workspace, &mut steps);
+        steps.step("documentation", || documentation(workspace));
     }
     deny::check(workspace, &mut steps);
     steps.finish()
@@ -85,7 +77,7 @@ fn each_feature(workspace: &Workspace) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-fn lints(workspace: &Workspace, has_guest: bool) -> Result<Outcome> {
+fn lints(workspace: &Workspace, steps: &mut Steps) {
     const DENY: [&str; 3] = ["--", "-D", "warnings"];
     let in_tests = || ALLOWED_IN_TESTS.iter().flat_map(|lint| ["-A", lint]);
     let clippy = || {
@@ -93,32 +85,35 @@ fn lints(workspace: &Workspace, has_guest: bool) -> Result<Outcome> {
         command.args(["clippy", "--locked", "--keep-going"]);
         command
     };
-    // What ships, then once more with the tests.
-    run(clippy().args(workspace.natively()).args(["--lib", "--bins"]).args(DENY))?;
-    run(clippy().args(workspace.natively()).arg("--all-targets").args(DENY).args(in_tests()))?;
-    if has_guest {
+    steps.step("lints of what ships", || {
+        run(clippy().args(Workspace::natively()).args(["--lib", "--bins"]).args(DENY)).map(|()| Outcome::Done)
+    });
+    steps.step("lints of the guest", || {
         ensure_target(WASM)?;
-        run(clippy().args(["--package", COMPONENT, "--target", WASM]).args(DENY))?;
-    }
+        run(clippy().args(["--package", COMPONENT, "--target", WASM]).args(DENY)).map(|()| Outcome::Done)
+    });
+    steps.step("lints of tests", || {
+        run(clippy().args(Workspace::natively()).arg("--all-targets").args(DENY).args(in_tests()))?;
+        Ok(Outcome::Done)
+    });
     if let Some(manifest) = benches(workspace) {
-        let mut clippy = clippy();
-        // In the workspace's own target folder, where the host finds the component.
-        clippy.arg("--manifest-path").arg(manifest).arg("--target-dir").arg(&workspace.target);
-        run(clippy.arg("--all-targets").args(DENY).args(in_tests()))?;
+        steps.step("lints of benchmarks", || {
+            // In the workspace's own target folder, where the host finds the component.
+            let mut clippy = clippy();
+            clippy.arg("--manifest-path").arg(manifest).arg("--target-dir").arg(&workspace.target);
+            run(clippy.arg("--all-targets").args(DENY).args(in_tests())).map(|()| Outcome::Done)
+        });
     }
-    Ok(Outcome::Done)
 }
 
-fn documentation(workspace: &Workspace, has_guest: bool) -> Result<Outcome> {
+fn documentation(workspace: &Workspace) -> Result<Outcome> {
     let doc = || {
         let mut command = workspace.cargo();
         command.env("RUSTDOCFLAGS", "-D warnings").args(["doc", "--no-deps", "--locked"]);
         command
     };
-    run(doc().args(workspace.natively()))?;
-    if has_guest {
-        run(doc().args(["--package", COMPONENT, "--target", WASM]))?;
-    }
+    run(doc().args(Workspace::natively()))?;
+    run(doc().args(["--package", COMPONENT, "--target", WASM]))?;
     Ok(Outcome::Done)
 }
 

@@ -105,13 +105,11 @@ pub(super) fn check(workspace: &Workspace) -> Result<()> {
         }
     }
     for (name, line) in PRESENCES {
-        if let Some(package) = workspace.package(name) {
-            let path = package.folder().join("src").join("lib.rs");
-            let text =
-                fs::read_to_string(&path).with_context(|| format!("{} cannot be read", path.display()))?;
-            if !has_line(&text, line) {
-                wrong.push(format!("{} lacks `{line}`", path.display()));
-            }
+        let package = workspace.package(name).with_context(|| format!("the workspace has no {name}"))?;
+        let path = package.folder().join("src").join("lib.rs");
+        let text = fs::read_to_string(&path).with_context(|| format!("{} cannot be read", path.display()))?;
+        if !has_line(&text, line) {
+            wrong.push(format!("{} lacks `{line}`", path.display()));
         }
     }
     if !wrong.is_empty() {
