@@ -29,6 +29,11 @@ const ARROWS: &[Arrows] = &[
     Arrows { from: "snowmint-lease-etcd", to: &["snowmint-core", "snowmint-lease"], others: Others::Any },
     Arrows { from: "snowmint-sim", to: &["snowmint-core", "snowmint-lease"], others: Others::Only(&[]) },
     Arrows {
+        from: "snowmint-model",
+        to: &["snowmint-core", "snowmint-lease"],
+        others: Others::Only(&["stateright"]),
+    },
+    Arrows {
         from: "snowmint-component",
         to: &["snowmint-core"],
         others: Others::Only(&["dlmalloc", "wit-bindgen"]),
