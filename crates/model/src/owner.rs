@@ -296,8 +296,8 @@ impl Hasher for Mixer {
     }
 
     fn write_u64(&mut self, number: u64) {
-        let mixed =
-            u128::from(self.0 ^ number ^ 0x9e37_79b9_7f4a_7c15) * 0xd6e8_feb8_6659_fd93_a076_1d64_78bd_642f;
+        let mixed = u128::from(self.0 ^ number ^ 0x9e37_79b9_7f4a_7c15)
+            .wrapping_mul(0xd6e8_feb8_6659_fd93_a076_1d64_78bd_642f);
         #[allow(clippy::cast_possible_truncation)] // Both halves are folded into one.
         let folded = (mixed >> 64) as u64 ^ mixed as u64;
         self.0 = folded.rotate_left(23);
