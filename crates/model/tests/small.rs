@@ -13,6 +13,7 @@ fn one_owner_keeps_every_promise_in_every_state() {
         Bounds { owners: 1, fences: 1, ..SMALL },
         Bounds { owners: 1, errors: 1, ..SMALL },
         Bounds { owners: 1, cutover: true, ..SMALL },
+        Bounds { owners: 1, doubt: true, ..SMALL },
     ] {
         let report = check(&bounds, Some(200_000));
         assert!(report.broken.is_empty(), "{bounds:?}: {report}");
