@@ -208,7 +208,9 @@ impl Owner {
             match &mut flight.load {
                 Load::Ask(request) => rename_request(request, number),
                 Load::Answer(Reply::Scan(codes)) => {
-                    codes.iter_mut().for_each(|(_, stored)| rename_stored(stored, number));
+                    for (_, stored) in codes {
+                        rename_stored(stored, number);
+                    }
                 }
                 Load::Answer(Reply::Read(stored)) => rename_stored(stored, number),
                 Load::Answer(Reply::Swapped(revision)) => revision.rename(number),

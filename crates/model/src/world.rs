@@ -296,7 +296,9 @@ impl Rules {
         let cluster = ClusterRecord::new(1, self.layout, 0).unwrap();
         let unused = Stored { record: CodeRecord::UNUSED, revision: Revision::new(1) };
         let codes = bounds.codes as usize;
-        let owners = vec![Arc::new(Known::new(self.process())); bounds.owners];
+        // All alike: one allocation, which a write parts.
+        let process = Arc::new(Known::new(self.process()));
+        let owners = vec![process; bounds.owners];
         World {
             kept: Kept {
                 cluster: Arc::new(Stored { record: cluster, revision: Revision::new(1) }),
@@ -329,7 +331,9 @@ impl Rules {
             }
         }
         self.steps_of_others(world, out);
-        out.iter_mut().for_each(|action| action.next.settle());
+        for action in out {
+            action.next.settle();
+        }
     }
 
     fn steps_of_owner(&self, world: &World, at: usize, out: &mut Vec<Action>) {
@@ -347,14 +351,14 @@ impl Rules {
                     }
                 }
                 Load::Ask(request) if self.bounds.slow_reads => {
-                    let reply = perform(&self.store(world), request);
+                    let reply = perform(&Self::store(world), request);
                     let mut next = world.clone();
                     rest.flights.insert(index, Flight { load: Load::Answer(reply), is_current: true });
                     next.put(at, rest);
                     out.push(Action { what: What::Apply { owner: at, flight: index }, next });
                 }
                 Load::Ask(request) => {
-                    let reply = perform(&self.store(world), request);
+                    let reply = perform(&Self::store(world), request);
                     self.deliver(world, at, &rest, reply, flight.is_current, settled_ms, out);
                 }
                 Load::Answer(reply) => {
@@ -379,7 +383,7 @@ impl Rules {
         }
     }
 
-    fn store(&self, world: &World) -> ModelStore {
+    fn store(world: &World) -> ModelStore {
         let names = world.names(None);
         ModelStore::new(world.kept.clone(), names.fresh_revision(), names.fresh_cluster())
     }
@@ -396,7 +400,7 @@ impl Rules {
         out: &mut Vec<Action>,
     ) {
         let Request::Swap { code, record, .. } = request else { return };
-        let store = self.store(world);
+        let store = Self::store(world);
         let reply = perform(&store, request);
         let mut next = World { kept: store.into_kept(), ..world.clone() };
         let mut owner = rest.clone();
@@ -641,9 +645,11 @@ impl Rules {
         });
         while owner.flights.iter().filter(|flight| !flight.is_current).count() > self.bounds.late {
             let oldest = owner.flights.iter().position(|flight| !flight.is_current);
-            oldest.into_iter().for_each(|oldest| drop(owner.flights.remove(oldest)));
+            if let Some(oldest) = oldest {
+                owner.flights.remove(oldest);
+            }
         }
-        self.take(next, owner, boot_ms);
+        Self::take(next, owner, boot_ms);
         self.look(next, owner, telling);
         let mut alive = others;
         owner.flights.iter().for_each(|flight| alive.add_flight(flight));
@@ -661,7 +667,7 @@ impl Rules {
     }
 
     /// Takes a grant, if there is one, and looks whether it would be given again.
-    fn take(&self, next: &mut World, owner: &mut Owner, boot_ms: u64) {
+    fn take(next: &mut World, owner: &mut Owner, boot_ms: u64) {
         let Some(grant) = owner.keeper.take_grant(boot_ms) else { return };
         next.break_if(owner.keeper.take_grant(boot_ms).is_some(), Always::OneGrantOneGenerator);
         let minting = Minting::new(&grant);
@@ -748,7 +754,7 @@ impl Rules {
 
     fn steps_of_others(&self, world: &World, out: &mut Vec<Action>) {
         for (index, request) in world.orphans.iter().enumerate() {
-            let store = self.store(world);
+            let store = Self::store(world);
             let reply = perform(&store, request);
             let mut next = World { kept: store.into_kept(), ..world.clone() };
             next.orphans.remove(index);
@@ -775,14 +781,14 @@ impl Rules {
         let [nonce, _] = world.names(None).fresh_nonces();
         if let Ok(expired) = protocol::expire_alone(record, 0, &now, nonce) {
             let what = What::ExpireAlone { code };
-            self.write(world, code, expired, what, |_| {}, out);
+            Self::write(world, code, expired, what, |_| {}, out);
             if world.owners.iter().any(|known| known.owner.grant.as_ref().is_some_and(|it| it.code == code)) {
                 self.note(Sometimes::LiveOwnerExpires);
             }
         }
         if world.left.fences > 0 {
             let fenced = protocol::fence(record, 0, &now, nonce);
-            self.write(world, code, fenced, What::Fence { code }, |next| next.left.fences -= 1, out);
+            Self::write(world, code, fenced, What::Fence { code }, |next| next.left.fences -= 1, out);
         }
         if world.left.deletions > 0 {
             let mut next = world.clone();
@@ -793,7 +799,6 @@ impl Rules {
     }
 
     fn write(
-        &self,
         world: &World,
         code: u32,
         record: CodeRecord,
@@ -816,7 +821,7 @@ impl Rules {
         if !world.kept.codes.iter().flatten().any(|stored| is_over(stored.record.state)) {
             return;
         }
-        let store = self.store(world);
+        let store = Self::store(world);
         let now = Now { boot_ms: 0, wall_ms: (self.bounds.ticks + 1) * TICK_MS, clock_error_ms: 0 };
         let [one, other] = world.names(None).fresh_nonces();
         let mut nonces = [one, other].into_iter().cycle();
@@ -845,7 +850,7 @@ impl Rules {
         next.backup = None;
         next.left.restores -= 1;
         if !mutation::active(Mutation::RestoreWithoutGeneration) {
-            let store = self.store(&next);
+            let store = Self::store(&next);
             let now = Now { boot_ms: 0, wall_ms: TICK_MS, clock_error_ms: 0 };
             let recovered = store::recover(&store, world.end_max_ms, WINDOW_MS, &now);
             if !matches!(recovered, Ok(Ok(_))) {

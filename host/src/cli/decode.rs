@@ -404,13 +404,13 @@ impl<W: Write> Output<W> {
         let by_ns = time.unix_ns().abs_diff(other_time.unix_ns());
         let span = Span { ns: by_ns, digits: digits.max(other_digits) };
         if self.json {
-            let order = Order {
+            let told = Order {
                 older: (by_ns > 0).then(|| older.id_text()),
                 newer: (by_ns > 0).then(|| newer.id_text()),
                 by_ms: Number(UnixTime::from_unix_ns(by_ns).unix_ms()),
                 by: AsText(span),
             };
-            serde_json::to_writer(&mut self.text, &order)?;
+            serde_json::to_writer(&mut self.text, &told)?;
             self.text.push(b'\n');
             return Ok(());
         }
