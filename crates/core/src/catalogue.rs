@@ -140,8 +140,11 @@ impl Scheme {
 
     /// How the scheme fills a field.
     pub(crate) fn habit_of(&self, field: &Field) -> Habit {
-        let own =
-            self.habits.iter().find(|(_, names)| names.contains(&field.name())).map(|(habit, _)| *habit);
+        let own = self
+            .habits
+            .iter()
+            .find(|(_, names)| names.iter().any(|name| field.is_named(name)))
+            .map(|(habit, _)| *habit);
         own.unwrap_or(match field.role() {
             Shard | Other => Habit::Even,
             _ => Habit::Small,

@@ -113,6 +113,11 @@ impl Field {
         if self.name.len == 0 { self.role.name() } else { self.name.as_str() }
     }
 
+    /// Whether the field bears this name: [`Field::name`] compared, without reading it as text first.
+    pub const fn is_named(&self, name: &str) -> bool {
+        if self.name.len == 0 { is_same(self.role.name().as_bytes(), name) } else { self.name.is(name) }
+    }
+
     /// The largest value that the field holds.
     pub const fn value_max(self) -> u64 {
         low_mask(self.bits as u32)
@@ -132,14 +137,9 @@ impl Name {
     /// The role's own name, which is not spelled out: most fields bear it.
     const OWN: Self = Self { bytes: [0; NAME_BYTES_MAX], len: 0 };
 
-    #[allow(clippy::indexing_slicing)] // `get` is not const; the index is below both lengths.
     const fn is(&self, name: &str) -> bool {
-        let name = name.as_bytes();
-        let mut at = 0;
-        while at < name.len() && at < self.len as usize && name[at] == self.bytes[at] {
-            at += 1;
-        }
-        at == name.len() && at == self.len as usize
+        let (own, _) = self.bytes.split_at(self.len as usize);
+        is_same(own, name)
     }
 
     #[allow(clippy::indexing_slicing)] // `get` is not const; both indices are below the checked length.
@@ -166,6 +166,22 @@ impl Name {
         let bytes = self.bytes.get(..usize::from(self.len)).unwrap_or_default();
         core::str::from_utf8(bytes).unwrap_or_default()
     }
+}
+
+#[allow(clippy::indexing_slicing)] // `get` is not const; the index is below both lengths.
+const fn is_same(one: &[u8], other: &str) -> bool {
+    let other = other.as_bytes();
+    if one.len() != other.len() {
+        return false;
+    }
+    let mut at = 0;
+    while at < one.len() {
+        if one[at] != other[at] {
+            return false;
+        }
+        at += 1;
+    }
+    true
 }
 
 impl fmt::Debug for Name {
