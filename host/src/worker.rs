@@ -376,20 +376,18 @@ impl Worker {
         let (stopped, failed) = {
             let mut minting = self.minting();
             let ticket = minting.ticket;
+            // A new grant that no instance was made for: nothing is reserved above its floor.
             let unused = self.shared.kept().grant.take();
-            let instance = minting.instance.take();
-            if let Some(grant) = unused {
-                // A new grant that no instance was made for: nothing is reserved above its floor.
-                let stopped = Stopped { ticket: grant.ticket(), last_reserved_ms: grant.floor_ms() };
-                let _ = events.send(Event::Release { stopped: Some(stopped), then: Then::End });
-            }
-            match instance.map(|mut instance| instance.stop()) {
+            let unused =
+                unused.map(|grant| Stopped { ticket: grant.ticket(), last_reserved_ms: grant.floor_ms() });
+            match minting.instance.take().map(|mut instance| instance.stop()) {
                 Some(Ok(last_ms)) => {
-                    (last_ms.map(|last_reserved_ms| Stopped { ticket, last_reserved_ms }), None)
+                    let stopped = last_ms.map(|last_reserved_ms| Stopped { ticket, last_reserved_ms });
+                    (unused.or(stopped), None)
                 }
                 // Without a word from the instance nothing can be given back below the confirmed end.
-                Some(Err(error)) => (None, Some(error)),
-                None => (None, None),
+                Some(Err(error)) => (unused, Some(error)),
+                None => (unused, None),
             }
         };
         // The thread may have ended by itself; then there is nobody to tell, and nothing to wait for.
