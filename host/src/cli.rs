@@ -8,6 +8,7 @@ mod init;
 mod layout;
 mod layout_file;
 mod lease;
+mod length;
 mod lines;
 mod mint;
 mod picture;

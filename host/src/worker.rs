@@ -12,6 +12,7 @@ use snowmint_core::{
     Grant, Id, Layout, LeaseError, MarkError, MintError, ObserveError, Policy, Ports, Refusal, Run,
     StartError, Wait,
 };
+use snowmint_lease::exchange::is_worth_another_code;
 use snowmint_lease::{
     Event, Hindrance, Keeper, KeeperConfig, KeeperConfigError, Loss, Notice, Now, Phase, Stopped, Store,
     Then, View,
@@ -52,23 +53,41 @@ pub struct Worker {
     keeper: Mutex<Option<(Sender<Event>, JoinHandle<()>)>>,
     /// A forked copy shares the grant without knowing it.
     process: u32,
+    window_ms: u32,
 }
 
-/// The instance that mints, and the ticket of its grant. `None` once its engine failed or the worker was stopped.
+/// The instance that mints, and the ticket of its grant.
 struct Minting {
     instance: Option<Instance>,
     ticket: u64,
-    has_failed: bool,
+    /// Whether the instance knows of the greatest ID that the worker observed.
+    has_observed: bool,
+    /// Why there is no instance, where there is none.
+    absence: Absence,
+}
+
+/// Why there is no instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Absence {
+    /// The worker was stopped.
+    Stopped,
+    /// Its engine failed: nothing more comes out of it.
+    Failed,
+    /// The code is given back for another one, whose grant is awaited.
+    Exchanged,
 }
 
 impl Minting {
-    /// Why there is no instance.
-    fn absence<E>(&self, stopped: E) -> InstanceError<E> {
-        if self.has_failed {
-            let what = "the component's instance failed before; stop this worker and start another";
-            return InstanceError::Engine(EngineError::contract(what));
+    /// The error of a call that finds no instance.
+    fn absence<E>(&self, stopped: E, awaited: E) -> InstanceError<E> {
+        match self.absence {
+            Absence::Stopped => InstanceError::Core(stopped),
+            Absence::Exchanged => InstanceError::Core(awaited),
+            Absence::Failed => {
+                let what = "the component's instance failed before; stop this worker and start another";
+                InstanceError::Engine(EngineError::contract(what))
+            }
         }
-        InstanceError::Core(stopped)
     }
 }
 
@@ -162,6 +181,7 @@ impl Worker {
         let WorkerConfig { lease, policy, acquire_wait_max } = config;
         let layout = lease.layout;
         let lease = KeeperConfig { lead_ms: policy.lead_ms, ..lease };
+        let window_ms = lease.window_ms;
         let keeper = Keeper::new(lease).map_err(WorkerError::Config)?;
         let shared = Arc::new(Shared::default());
         let (events, received) = channel();
@@ -183,9 +203,15 @@ impl Worker {
             layout,
             policy,
             shared,
-            minting: Mutex::new(Minting { instance: None, ticket: 0, has_failed: false }),
+            minting: Mutex::new(Minting {
+                instance: None,
+                ticket: 0,
+                has_observed: false,
+                absence: Absence::Failed,
+            }),
             keeper: Mutex::new(Some((events, thread))),
             process: std::process::id(),
+            window_ms,
         };
         let grant = worker.first_grant(acquire_wait_max)?;
         worker.instantiate(&mut worker.minting(), grant)?;
@@ -233,15 +259,16 @@ impl Worker {
         minting.ticket = ticket;
         // A start that fails has spent its grant: the worker is of no further use.
         minting.instance = None;
-        minting.has_failed = true;
+        minting.has_observed = false;
+        minting.absence = Absence::Failed;
         minting.instance = Some(self.engine.start(&self.layout, &self.policy, Box::new(ports))?);
-        minting.has_failed = false;
         Ok(())
     }
 
     /// Mints a run of up to `max` IDs of one tick.
     ///
-    /// A refusal is waited out where the policy's longest wait allows it, without a lock held.
+    /// A refusal is waited out where the policy's longest wait allows it, without a lock held. Where the code's IDs lie so
+    /// far ahead of the clock that another code is worth more ([`is_worth_another_code`]), it is given back for one.
     pub fn mint(&self, max: u32) -> Result<Run, WorkerError> {
         let mut give_up_at = None;
         loop {
@@ -255,6 +282,9 @@ impl Worker {
             // Rounded up: what is left of a millisecond is enough for a clock that is about to tick.
             let budget_ms = u64::try_from(budget.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
             if !refusal.is_worth_waiting(budget_ms) {
+                if is_worth_another_code(refusal, self.window_ms) {
+                    self.exchange(refusal);
+                }
                 return Err(WorkerError::Mint(InstanceError::Core(MintError::Refused(refusal))));
             }
             match refusal.wait() {
@@ -270,16 +300,18 @@ impl Worker {
     fn mint_once(&self, max: u32) -> Result<Run, WorkerError> {
         self.check_process()?;
         let mut minting = self.minting();
+        let refused = MintError::Refused;
+        self.observe_again(&mut minting)?;
         let result = match &mut minting.instance {
             Some(instance) => instance.mint(max),
-            None => Err(minting.absence(MintError::Refused(Refusal::Stopped))),
+            None => Err(minting.absence(refused(Refusal::Stopped), refused(Refusal::LeaseLost))),
         };
         let is_over = match &result {
             Err(InstanceError::Core(MintError::Refused(Refusal::LeaseLost))) => true,
             Err(InstanceError::Engine(_)) => {
                 // Whatever state it is in, nothing more comes out of it.
                 minting.instance = None;
-                minting.has_failed = true;
+                minting.absence = Absence::Failed;
                 false
             }
             _ => false,
@@ -289,11 +321,59 @@ impl Worker {
         if let Some(grant) = grant {
             // A new grant is a new instance; the old one's ticket has no ceiling any more.
             self.instantiate(&mut minting, grant)?;
+            self.observe_again(&mut minting)?;
             if let Some(instance) = &mut minting.instance {
                 return Ok(instance.mint(max)?);
             }
         }
         Ok(result?)
+    }
+
+    /// A new instance knows nothing of what the worker observed before it: it is told first, and until it follows nothing
+    /// is minted.
+    fn observe_again(&self, minting: &mut Minting) -> Result<(), WorkerError> {
+        let observed = self.observed();
+        if minting.has_observed || observed == Id::new(0) {
+            return Ok(());
+        }
+        let Some(instance) = &mut minting.instance else { return Ok(()) };
+        let refusal = match instance.observe(observed) {
+            Ok(()) => {
+                minting.has_observed = true;
+                return Ok(());
+            }
+            Err(InstanceError::Core(ObserveError::AboveCeiling { ceiling_ms: 0 })) => Refusal::LeaseLost,
+            Err(InstanceError::Core(
+                error @ (ObserveError::TooFarAhead { .. } | ObserveError::AboveCeiling { .. }),
+            )) => {
+                // What somebody else has stamped, and the clock is not past.
+                let floor_ms = self.layout.time_of(observed).unix_ms();
+                let wait_ms = match error {
+                    ObserveError::TooFarAhead { wait_ms } => wait_ms,
+                    _ => floor_ms.saturating_sub(self.clock.now_ms()).max(1),
+                };
+                Refusal::BelowFloor { floor_ms, wait_ms }
+            }
+            Err(error) => return Err(error.into()),
+        };
+        Err(WorkerError::Mint(InstanceError::Core(MintError::Refused(refusal))))
+    }
+
+    /// Stops the instance and gives its code back for another one, unless somebody else did meanwhile.
+    fn exchange(&self, refusal: Refusal) {
+        let mut minting = self.minting();
+        let is_same = |instance: &mut Instance| matches!(instance.mint(1), Err(InstanceError::Core(MintError::Refused(now))) if now.reason() == refusal.reason());
+        // Asked once more under the lock: the clock may be right again, or the instance another.
+        let Some(mut instance) = minting.instance.take_if(is_same) else { return };
+        minting.absence = Absence::Exchanged;
+        let last_ms = instance.stop().unwrap_or_default();
+        // Without a word from the instance nothing is given back below the confirmed end.
+        let stopped = last_ms.map(|last_reserved_ms| Stopped { ticket: minting.ticket, last_reserved_ms });
+        let keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((events, _)) = &*keeper {
+            // The thread may have ended by itself; then nothing comes of it, and the worker goes on refusing.
+            let _ = events.send(Event::Release { stopped, then: Then::Acquire });
+        }
     }
 
     fn check_process(&self) -> Result<(), WorkerError> {
@@ -312,7 +392,7 @@ impl Worker {
                 let mut minting = self.minting();
                 match &mut minting.instance {
                     Some(instance) => instance.observe(id),
-                    None => Err(minting.absence(ObserveError::Stopped)),
+                    None => Err(minting.absence(ObserveError::Stopped, ObserveError::Stopped)),
                 }
             };
             match result {
@@ -376,6 +456,7 @@ impl Worker {
         let (stopped, failed) = {
             let mut minting = self.minting();
             let ticket = minting.ticket;
+            minting.absence = Absence::Stopped;
             // A new grant that no instance was made for: nothing is reserved above its floor.
             let unused = self.shared.kept().grant.take();
             let unused =

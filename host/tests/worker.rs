@@ -164,6 +164,60 @@ fn rollbacks_are_waited_out_refused_or_ridden_out() {
     assert!(matches!(refusal, Refusal::ClockRolledBack { .. }), "{refusal}");
 }
 
+/// A clock that steps back further than a fleet would wait for a crashed worker: the code is given back with the end that
+/// it reached, another is taken, and what was observed before still lies below.
+#[test]
+fn a_worker_whose_ids_lie_far_ahead_takes_another_code() {
+    let directory = tempfile::tempdir().unwrap();
+    let clock = SteppedClock::new(0);
+    let worker = start(directory.path(), Policy::CLASSIC, clock.clone());
+    let before: Vec<_> = worker.mint(100).unwrap().into_iter().collect();
+    let code_of = |id: Id| (id.get() >> 12) & 0xff;
+    clock.step(-3_600_000);
+    assert!(matches!(worker.mint(1).unwrap_err().refusal(), Some(Refusal::ClockRolledBack { .. })));
+    let after = mint_within(&worker, Duration::from_secs(10));
+    assert_ne!(code_of(before[0]), code_of(after), "the code whose IDs lie ahead is left alone");
+    assert!(after < before[0]);
+
+    // What was observed binds the next instance too, here until the clock is past it.
+    clock.step(3_600_000);
+    let observed = mint_within(&worker, Duration::from_secs(10));
+    worker.observe(observed).unwrap();
+    clock.step(-7_200_000);
+    for _ in 0..50 {
+        let refusal = worker.mint(1).unwrap_err().refusal().unwrap();
+        assert!(
+            matches!(
+                refusal,
+                Refusal::ClockRolledBack { .. } | Refusal::BelowFloor { .. } | Refusal::LeaseLost
+            ),
+            "{refusal} below an ID that was observed"
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    clock.step(7_200_000);
+    assert!(mint_within(&worker, Duration::from_secs(10)) > observed);
+    drop(worker);
+
+    let store = RedbStore::open(directory.path()).unwrap();
+    let now_ms = clock.now_ms();
+    for (code, stored) in store.scan().unwrap() {
+        assert!(stored.record.end_ms <= now_ms, "code {code} is spoiled up to {}", stored.record.end_ms);
+    }
+}
+
+/// The next ID, as soon as there is one.
+fn mint_within(worker: &Worker, at_most: Duration) -> Id {
+    let until = std::time::Instant::now() + at_most;
+    loop {
+        match worker.mint(1) {
+            Ok(run) => return run.first(),
+            Err(error) => assert!(std::time::Instant::now() < until, "{error}"),
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// F10: under a frozen clock the 4,097th ID is a time-out after a bounded wait, not an endless loop.
 #[test]
 fn f10_a_frozen_clock_is_a_bounded_wait() {

@@ -44,6 +44,8 @@
 //! | [`store`] | what is asked of a store, and what can be done with nothing more (init, fence, free, gc, recover) |
 //! | [`keeper`] | the worker's side: a state machine without IO |
 //! | [`agreement`] | whether my clock agrees with my peers' |
+//! | [`exchange`] | when a worker is better off with another code |
+//! | [`graveyard`] | when each code can be granted again |
 //! | [`encoding`] | the bytes of a record |
 //!
 //! # What is not here
@@ -68,6 +70,8 @@ pub mod conformance;
 mod driver;
 pub mod encoding;
 mod error;
+pub mod exchange;
+pub mod graveyard;
 pub mod keeper;
 #[cfg(feature = "memory")]
 mod memory;

@@ -190,7 +190,7 @@ impl fmt::Display for LeaseRefusal {
 impl std::error::Error for LeaseRefusal {}
 
 /// Milliseconds until the quarantine is past by more than both clocks' errors; 0 if it is.
-fn quarantine_wait_ms(record: &CodeRecord, now: &Now) -> u64 {
+pub(crate) fn quarantine_wait_ms(record: &CodeRecord, now: &Now) -> u64 {
     if record.not_again_before_ms == 0 {
         return 0;
     }
@@ -210,7 +210,7 @@ fn check_quarantine(record: &CodeRecord, now: &Now) -> Result<(), LeaseRefusal> 
 }
 
 /// Where the next grant of a code begins: above all that may have been stamped with it.
-fn next_floor_ms(record: &CodeRecord, cluster: &ClusterRecord) -> u64 {
+pub(crate) fn next_floor_ms(record: &CodeRecord, cluster: &ClusterRecord) -> u64 {
     record.end_ms.max(cluster.not_before_ms)
 }
 
@@ -255,14 +255,6 @@ pub fn acquire(
         not_again_before_ms: 0,
         nonce,
     })
-}
-
-/// Whether somebody who holds the store alone, or finds the code given back, can take it and mint with it now without
-/// a lead: what a count of free codes counts.
-pub fn is_usable(record: &CodeRecord, cluster: &ClusterRecord, now: &Now) -> bool {
-    let is_given_back = matches!(record.state, State::Free | State::Expired);
-    let first_ms = cluster.layout.first_ms_above(next_floor_ms(record, cluster));
-    is_given_back && quarantine_wait_ms(record, now) == 0 && first_ms <= now.wall_ms.min(cluster.last_ms())
 }
 
 fn check_holder(record: &CodeRecord, holder: Holder) -> Result<(), LeaseRefusal> {
@@ -447,6 +439,17 @@ pub fn free(record: &CodeRecord, now: &Now, nonce: u128) -> Result<CodeRecord, L
         nonce,
         ..record.clone()
     })
+}
+
+/// A new cluster of a store that remembers nothing of what was in its place: no grant begins within a window of now,
+/// which is as far as a grant can reach that was given before all records were deleted.
+pub fn found(cluster: &ClusterRecord, window_ms: u32, now: &Now) -> Result<ClusterRecord, LeaseRefusal> {
+    let not_before_ms = cluster.not_before_ms.max(now.wall_ms.saturating_add(u64::from(window_ms)));
+    let last_ms = cluster.layout.last_ms();
+    if not_before_ms >= last_ms {
+        return Err(LeaseRefusal::LayoutEnded { last_ms });
+    }
+    Ok(ClusterRecord { not_before_ms, ..cluster.clone() })
 }
 
 /// Raises the generation: every grant of before is over, and none begins at or below `not_before_ms`, nor within a

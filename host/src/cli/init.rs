@@ -8,7 +8,7 @@ use snowmint::SystemClock;
 use snowmint_lease::ClusterRecord;
 
 use super::CliError;
-use super::store::StoreArgs;
+use super::store::{RecoverArgs, StoreArgs};
 
 /// Found the lease store, once for each region.
 #[derive(Args, Debug)]
@@ -26,7 +26,13 @@ pub(super) struct Init {
     #[arg(long, value_name = "MS", env = "SNOWMINT_NOT_BEFORE", requires = "recover")]
     not_before: Option<u64>,
 
-    /// With --recover: the longest window that any worker of the store was run with, in milliseconds.
+    /// With --recover, of a store in etcd: the highest generation that anybody remembers. A backup can be older than the
+    /// last recovery, and would count to the same generation once more.
+    #[arg(long, value_name = "G", env = "SNOWMINT_GENERATION_KNOWN", requires = "recover")]
+    generation_known: Option<u16>,
+
+    /// The longest window that any worker of the store was run with, in milliseconds: with --recover, and in etcd, no
+    /// grant begins within one from now.
     #[arg(long, value_name = "MS", env = "SNOWMINT_WINDOW_MS", default_value_t = snowmint_lease::FLEET_WINDOW_MS_DEFAULT)]
     window_ms: u32,
 }
@@ -35,8 +41,15 @@ impl Init {
     pub(super) fn run(&self) -> Result<(), CliError> {
         let clock = SystemClock::new(u32::MAX);
         let opened = match (self.recover, self.not_before) {
-            (true, Some(not_before_ms)) => self.store.recover(not_before_ms, self.window_ms, &clock)?,
-            (false, None) => self.store.init(&clock)?,
+            (true, Some(not_before_ms)) => {
+                let args = RecoverArgs {
+                    not_before_ms,
+                    window_ms: self.window_ms,
+                    generation_known: self.generation_known,
+                };
+                self.store.recover(&args, &clock)?
+            }
+            (false, None) => self.store.init(self.window_ms, &clock)?,
             // The parser compares flags, but not those of the environment and the configuration file.
             _ => return Err(CliError::Usage("`--recover` and `--not-before` go together".into())),
         };

@@ -12,10 +12,11 @@ use etcetera::BaseStrategy;
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use snowmint::{Engine, Observer, SystemClock, Worker, WorkerConfig, WorkerError, fresh_nonce};
+use snowmint::{Engine, Observer, SystemClock, Worker, WorkerConfig, WorkerError};
 use snowmint_core::{Id, Layout, Policy, Refusal, Run, TextForm, write_decimal};
-use snowmint_lease::{EMBEDDED_WINDOW_MS_DEFAULT, Hindrance, Keeper, KeeperConfig, Notice, Owner};
+use snowmint_lease::{Hindrance, Keeper, KeeperConfig, Notice, Owner};
 
+use super::length::Length;
 use super::store::{StoreArgs, now};
 use super::{CliError, tell};
 
@@ -53,7 +54,7 @@ pub(super) struct Mint {
     #[command(flatten)]
     store: StoreArgs,
 
-    /// Found the store if there is none.
+    /// Found the store if there is none. Not in etcd: there it is an operator's act, once for each region.
     #[arg(long, env = "SNOWMINT_INIT", value_parser = FalseyValueParser::new())]
     init: bool,
 
@@ -68,20 +69,21 @@ struct WorkerArgs {
     #[arg(long, value_name = "NAME", env = "SNOWMINT_OWNER")]
     owner: Option<String>,
 
-    /// How long minting goes on without the store, in milliseconds.
-    #[arg(long, value_name = "MS", default_value_t = EMBEDDED_WINDOW_MS_DEFAULT, env = "SNOWMINT_WINDOW_MS")]
-    window_ms: u32,
+    /// How long minting goes on without the store, in milliseconds [default: 1000, with etcd 10000].
+    #[arg(long, value_name = "MS", env = "SNOWMINT_WINDOW_MS")]
+    window_ms: Option<u32>,
 
-    /// How long the code of a process that died stays unused, in milliseconds; none is needed for uniqueness.
-    #[arg(long, value_name = "MS", default_value_t = 0, env = "SNOWMINT_QUARANTINE")]
-    quarantine: u64,
+    /// How long the code of a process that died stays unused: `24h`, `500ms`, or milliseconds. None is needed for
+    /// uniqueness.
+    #[arg(long, value_name = "TIME", default_value = "0", env = "SNOWMINT_QUARANTINE")]
+    quarantine: Length,
 
     /// What vouches for the wall clock: `auto`, or `assume:MS` for an error bound that you answer for.
     #[arg(long, value_name = "SOURCE", default_value = "auto", env = "SNOWMINT_CLOCK")]
     clock: ClockSource,
 
-    /// Refuse when the clock's error bound is above this, or unknown, in milliseconds [default: any bound will do, on
-    /// one machine].
+    /// Refuse when the clock's error bound is above this, or unknown, in milliseconds [default: 10 with etcd; any bound
+    /// will do on one machine].
     #[arg(long, value_name = "MS", env = "SNOWMINT_CLOCK_ERROR_MS_MAX")]
     clock_error_ms_max: Option<u32>,
 
@@ -140,16 +142,21 @@ enum Format {
 }
 
 impl WorkerArgs {
-    fn config(&self, layout: Layout, region: u32) -> Result<WorkerConfig, CliError> {
+    fn config(&self, layout: Layout, region: u32, is_fleet: bool) -> Result<WorkerConfig, CliError> {
         let owner = self.owner.clone().unwrap_or_else(|| {
             let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
             format!("{host}/{}", std::process::id())
         });
         let owner = Owner::new(owner).map_err(CliError::usage)?;
+        let defaults = if is_fleet {
+            KeeperConfig::fleet(layout, region, owner)
+        } else {
+            // On one machine nobody's clock is compared with another's, so the bound matters only on request.
+            KeeperConfig { clock_error_ms_max: u32::MAX, ..KeeperConfig::embedded(layout, region, owner) }
+        };
         let mut policy = Policy {
             wait_ms_max: self.wait_ms_max,
-            // On one machine nobody's clock is compared with another's, so the bound matters only on request.
-            clock_error_ms_max: self.clock_error_ms_max.unwrap_or(u32::MAX),
+            clock_error_ms_max: self.clock_error_ms_max.unwrap_or(defaults.clock_error_ms_max),
             spread: self.spread,
             ..Policy::of_layout(&layout)
         };
@@ -158,16 +165,13 @@ impl WorkerArgs {
         }
         policy.check(&layout).map_err(CliError::usage)?;
         let lease = KeeperConfig {
-            window_ms: self.window_ms,
-            quarantine_ms: self.quarantine,
+            window_ms: self.window_ms.unwrap_or(defaults.window_ms),
+            quarantine_ms: self.quarantine.ms(),
             clock_error_ms_max: policy.clock_error_ms_max,
-            ..KeeperConfig::embedded(layout, region, owner)
+            ..defaults
         };
-        Ok(WorkerConfig {
-            lease,
-            policy,
-            acquire_wait_max: Duration::from_millis(2 * u64::from(self.window_ms)),
-        })
+        let acquire_wait_max = Duration::from_millis(2 * u64::from(lease.window_ms));
+        Ok(WorkerConfig { lease, policy, acquire_wait_max })
     }
 
     fn clock(&self) -> SystemClock {
@@ -211,31 +215,37 @@ impl Mint {
         let clock = self.worker.clock();
         // A slip in the flags is told before a store is founded; the store's own layout has its say afterwards.
         let layout = self.store.layout()?.unwrap_or(Layout::SNOWMINT);
-        Keeper::new(self.worker.config(layout, 0)?.lease).map_err(CliError::usage)?;
+        let is_fleet = self.store.is_fleet();
+        if self.init && is_fleet {
+            return Err(CliError::Usage(
+                "`--init` founds an embedded store only: found a region's in etcd once, with `snowmint init`"
+                    .into(),
+            ));
+        }
+        Keeper::new(self.worker.config(layout, 0, is_fleet)?.lease).map_err(CliError::usage)?;
         let opened = self.store.open(self.init, &clock)?;
-        let config = self.worker.config(opened.cluster.layout, opened.cluster.region)?;
-        opened
-            .store
-            .take_over(&now(&clock), self.worker.quarantine, &mut fresh_nonce)
-            .map_err(CliError::failed)?;
+        let config = self.worker.config(opened.cluster.layout, opened.cluster.region, is_fleet)?;
+        let window_ms = config.lease.window_ms;
+        let store =
+            opened.store.for_worker(&now(&clock), config.lease.quarantine_ms).map_err(CliError::failed)?;
         let engine = Engine::new(cache_directory()).map_err(CliError::failed)?;
-        let worker = Worker::start(&engine, Box::new(opened.store), Arc::new(clock), config, observer())
-            .map_err(CliError::failed)?;
+        let worker =
+            Worker::start(&engine, store, Arc::new(clock), config, observer()).map_err(CliError::failed)?;
         if let Some(after) = self.after {
             worker.observe(Id::new(after)).map_err(CliError::failed)?;
         }
-        let result = self.pour(&worker, &stop);
+        let result = self.pour(&worker, window_ms, &stop);
         // Whatever came of it, the code is given back.
         worker.stop().map_err(CliError::failed)?;
         result
     }
 
     /// Mints on this thread, so that no tick is missed, and writes on another.
-    fn pour(&self, worker: &Worker, stop: &AtomicBool) -> Result<(), CliError> {
+    fn pour(&self, worker: &Worker, window_ms: u32, stop: &AtomicBool) -> Result<(), CliError> {
         let (runs, received) = sync_channel(RUNS_AHEAD);
         std::thread::scope(|scope| {
             let writer = scope.spawn(move || write(&received, self.format, self.count));
-            let minted = self.mint(worker, &runs, stop);
+            let minted = self.mint(worker, window_ms, &runs, stop);
             drop(runs);
             let written = match writer.join() {
                 Ok(written) => written,
@@ -250,9 +260,15 @@ impl Mint {
         })
     }
 
-    fn mint(&self, worker: &Worker, runs: &SyncSender<Run>, stop: &AtomicBool) -> Result<(), CliError> {
+    fn mint(
+        &self,
+        worker: &Worker,
+        window_ms: u32,
+        runs: &SyncSender<Run>,
+        stop: &AtomicBool,
+    ) -> Result<(), CliError> {
         let mut left = self.count;
-        let late_max = Duration::from_millis(u64::from(self.worker.window_ms)) * LATE_WINDOWS_MAX;
+        let late_max = Duration::from_millis(u64::from(window_ms)) * LATE_WINDOWS_MAX;
         let mut late_since = None;
         while left > 0 {
             if stop.load(Ordering::Relaxed) {

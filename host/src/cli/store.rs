@@ -1,13 +1,14 @@
 //! The lease store that a command works on.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::Args;
 use etcetera::BaseStrategy;
 use snowmint::{Clock, fresh_nonce};
 use snowmint_core::Layout;
-use snowmint_lease::{ClusterRecord, Now, Store, StoreError};
+use snowmint_lease::{ClusterRecord, EMBEDDED_WINDOW_MS_DEFAULT, Now, Store, StoreError, Subject, protocol};
+use snowmint_lease_etcd::{EtcdConfig, EtcdIdentity, EtcdStore, EtcdTls, EtcdUser, Secret};
 use snowmint_lease_redb::{Recovery, RedbStore};
 
 use super::{CliError, layout_file};
@@ -15,7 +16,8 @@ use super::{CliError, layout_file};
 /// Which store, which layout, which region.
 #[derive(Args, Debug)]
 pub(super) struct StoreArgs {
-    /// The lease store: `redb:DIR`, a directory of its own [default: redb in the user's data directory].
+    /// The lease store: `redb:DIR`, a directory of its own for one process, or `etcd:URL,URL,…`, the members of a
+    /// region's etcd cluster [default: redb in the user's data directory].
     #[arg(long, value_name = "STORE", env = "SNOWMINT_STORE")]
     store: Option<Place>,
 
@@ -23,16 +25,53 @@ pub(super) struct StoreArgs {
     #[arg(long, value_name = "NAME|FILE", env = "SNOWMINT_LAYOUT")]
     layout: Option<String>,
 
-    /// The region that the store's codes belong to [default: the store's; for a new one, 0].
+    /// The region that the store's codes belong to; etcd is always told [default: the store's; for a new one, 0].
     #[arg(long, value_name = "R", env = "SNOWMINT_REGION")]
     region: Option<u32>,
+
+    #[command(flatten)]
+    etcd: EtcdArgs,
+}
+
+/// How etcd is reached. None of it means anything to an embedded store.
+#[derive(Args, Debug)]
+struct EtcdArgs {
+    /// What the store's keys in etcd begin with [default: snowmint].
+    #[arg(long = "etcd-prefix", value_name = "PREFIX", env = "SNOWMINT_ETCD_PREFIX")]
+    prefix: Option<String>,
+
+    /// The certificate authorities to trust, for `https` members: a PEM file. No others are trusted.
+    #[arg(long = "etcd-ca", value_name = "FILE", env = "SNOWMINT_ETCD_CA")]
+    ca: Option<PathBuf>,
+
+    /// The client's own certificate, where etcd asks for one: a PEM file.
+    #[arg(long = "etcd-cert", value_name = "FILE", env = "SNOWMINT_ETCD_CERT", requires = "key")]
+    cert: Option<PathBuf>,
+
+    /// The key of that certificate: a PEM file.
+    #[arg(long = "etcd-key", value_name = "FILE", env = "SNOWMINT_ETCD_KEY", requires = "cert")]
+    key: Option<PathBuf>,
+
+    /// The name in the members' certificates, where it is not the host of their address.
+    #[arg(long = "etcd-server-name", value_name = "NAME", env = "SNOWMINT_ETCD_SERVER_NAME")]
+    server_name: Option<String>,
+
+    /// Who to be for etcd, where it asks.
+    #[arg(long = "etcd-user", value_name = "NAME", env = "SNOWMINT_ETCD_USER")]
+    user: Option<String>,
+
+    /// A file with that user's password, in its first line.
+    #[arg(long = "etcd-password-file", value_name = "FILE", env = "SNOWMINT_ETCD_PASSWORD_FILE")]
+    password_file: Option<PathBuf>,
 }
 
 /// Where a store is.
 #[derive(Clone, Debug)]
-pub(super) enum Place {
+enum Place {
     /// An embedded store in this directory.
     Redb(PathBuf),
+    /// A region's etcd cluster, by its members.
+    Etcd(Vec<String>),
 }
 
 impl FromStr for Place {
@@ -44,23 +83,75 @@ impl FromStr for Place {
                 Err("`redb:` names no directory; give one, as in `redb:/var/lib/snowmint`".into())
             }
             Some(("redb", directory)) => Ok(Self::Redb(directory.into())),
-            _ => Err("give `redb:DIR`, as in `redb:/var/lib/snowmint`".into()),
+            Some(("etcd", "")) => {
+                Err("`etcd:` names no member; give one or more, as in `etcd:http://127.0.0.1:2379`".into())
+            }
+            Some(("etcd", members)) => Ok(Self::Etcd(members.split(',').map(str::to_owned).collect())),
+            _ => Err("give `redb:DIR`, as in `redb:/var/lib/snowmint`, or `etcd:URL,URL,…`, as in \
+                      `etcd:http://127.0.0.1:2379`"
+                .into()),
         }
     }
 }
 
+/// What an operator says who recovers a store.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RecoverArgs {
+    pub(super) not_before_ms: u64,
+    pub(super) window_ms: u32,
+    /// The highest generation that anybody remembers; `None`: nobody does.
+    pub(super) generation_known: Option<u16>,
+}
+
 /// A store that was opened, with its cluster record.
 pub(super) struct Opened {
-    pub(super) store: RedbStore,
+    pub(super) store: OpenedStore,
     pub(super) cluster: ClusterRecord,
 }
 
+/// A store of either kind.
+pub(super) enum OpenedStore {
+    Redb(RedbStore),
+    Etcd(EtcdStore),
+}
+
+impl OpenedStore {
+    /// What can be done with every store.
+    pub(super) fn as_store(&self) -> &dyn Store {
+        match self {
+            Self::Redb(store) => store,
+            Self::Etcd(store) => store,
+        }
+    }
+
+    /// For a worker of its own. Whoever holds an embedded store alone counts what a former process held as expired;
+    /// in a fleet nobody can.
+    pub(super) fn for_worker(
+        self,
+        now: &Now,
+        quarantine_ms: u64,
+    ) -> Result<Box<dyn Store + Send>, StoreError> {
+        match self {
+            Self::Redb(store) => {
+                store.take_over(now, quarantine_ms, &mut fresh_nonce)?;
+                Ok(Box::new(store))
+            }
+            Self::Etcd(store) => Ok(Box::new(store)),
+        }
+    }
+}
+
 impl StoreArgs {
-    fn directory(&self) -> Result<PathBuf, CliError> {
+    /// Whether other processes use the store at the same time.
+    pub(super) const fn is_fleet(&self) -> bool {
+        matches!(self.store, Some(Place::Etcd(_)))
+    }
+
+    fn place(&self) -> Result<Place, CliError> {
         match &self.store {
-            Some(Place::Redb(directory)) => Ok(directory.clone()),
+            Some(place) => Ok(place.clone()),
             None => match etcetera::choose_base_strategy() {
-                Ok(base) => Ok(base.data_dir().join("snowmint")),
+                Ok(base) => Ok(Place::Redb(base.data_dir().join("snowmint"))),
                 Err(_) => Err(CliError::Usage(
                     "there is no home directory to keep the lease store in; name one with `--store redb:DIR`"
                         .into(),
@@ -74,32 +165,123 @@ impl StoreArgs {
         self.layout.as_deref().map(layout_file::find).transpose()
     }
 
-    /// Founds the store and opens it.
-    pub(super) fn init(&self, clock: &dyn Clock) -> Result<Opened, CliError> {
+    fn etcd_config(&self, members: &[String]) -> Result<EtcdConfig, CliError> {
+        let region = self.region.ok_or_else(|| {
+            CliError::Usage(
+                "a region's keys in etcd lie apart from another's: say which with `--region R`".into(),
+            )
+        })?;
+        let etcd = &self.etcd;
+        let identity = match (&etcd.cert, &etcd.key) {
+            (Some(cert), Some(key)) => {
+                Some(EtcdIdentity { cert_pem: read_text(cert)?, key_pem: Secret::new(read_text(key)?) })
+            }
+            (None, None) => None,
+            // The parser compares flags, but not those of the environment and the configuration file.
+            _ => return Err(CliError::Usage("`--etcd-cert` and `--etcd-key` go together".into())),
+        };
+        let ca_pem = etcd.ca.as_deref().map(read_text).transpose()?;
+        let tls = match ca_pem {
+            Some(ca_pem) => Some(EtcdTls { ca_pem, identity, server_name: etcd.server_name.clone() }),
+            None if identity.is_some() || etcd.server_name.is_some() => {
+                return Err(CliError::Usage(
+                    "a certificate or a server name for etcd needs `--etcd-ca FILE`: whom to trust".into(),
+                ));
+            }
+            None => None,
+        };
+        let user = match (&etcd.user, &etcd.password_file) {
+            (Some(name), Some(file)) => {
+                let text = read_text(file)?;
+                let password = Secret::new(text.lines().next().unwrap_or_default());
+                Some(EtcdUser { name: name.clone(), password })
+            }
+            (None, None) => None,
+            _ => return Err(CliError::Usage("`--etcd-user` and `--etcd-password-file` go together".into())),
+        };
+        let config = EtcdConfig::new(members.to_vec(), region);
+        let prefix = etcd.prefix.clone().unwrap_or_else(|| config.prefix.clone());
+        Ok(EtcdConfig { prefix, user, tls, ..config })
+    }
+
+    /// Founds the store and opens it. `window_ms` is the longest window of any worker that a store in etcd may have had
+    /// before it was emptied.
+    pub(super) fn init(&self, window_ms: u32, clock: &dyn Clock) -> Result<Opened, CliError> {
         let cluster = self.new_cluster(clock)?;
-        let store = RedbStore::init(&self.directory()?, &cluster).map_err(CliError::failed)?;
+        match self.place()? {
+            Place::Redb(directory) => {
+                let store = RedbStore::init(&directory, &cluster).map_err(CliError::failed)?;
+                Ok(Opened { store: OpenedStore::Redb(store), cluster })
+            }
+            Place::Etcd(members) => {
+                let store = EtcdStore::connect(self.etcd_config(&members)?).map_err(failed)?;
+                // An embedded store's lock file remembers that there was one; deleted keys leave nothing behind.
+                let cluster = protocol::found(&cluster, window_ms, &now(clock)).map_err(CliError::failed)?;
+                snowmint_lease::init(&store, &cluster).map_err(CliError::failed)?;
+                Ok(Opened { store: OpenedStore::Etcd(store), cluster })
+            }
+        }
+    }
+
+    /// Makes a store usable again whose history is not known; see [`RedbStore::recover`] and [`EtcdStore::recover`].
+    pub(super) fn recover(&self, args: &RecoverArgs, clock: &dyn Clock) -> Result<Opened, CliError> {
+        let store = match self.place()? {
+            Place::Redb(directory) => {
+                // What can be read of the store tells its layout and region; flags are only compared with it.
+                let recovery = Recovery {
+                    uuid: fresh_nonce(),
+                    layout: self.layout()?,
+                    region: self.region,
+                    not_before_ms: args.not_before_ms,
+                    window_ms: args.window_ms,
+                };
+                OpenedStore::Redb(
+                    RedbStore::recover(&directory, &recovery, &now(clock)).map_err(CliError::failed)?,
+                )
+            }
+            Place::Etcd(members) => {
+                let config = self.etcd_config(&members)?;
+                let recovery = snowmint_lease_etcd::Recovery {
+                    cluster: self.cluster_to_recover(&config, args.generation_known)?,
+                    not_before_ms: args.not_before_ms,
+                    window_ms: args.window_ms,
+                };
+                OpenedStore::Etcd(EtcdStore::recover(config, &recovery, &now(clock)).map_err(failed)?)
+            }
+        };
+        let cluster = store.as_store().cluster().map_err(CliError::failed)?.record;
         Ok(Opened { store, cluster })
     }
 
-    /// Makes a store usable again whose history is not known; see [`RedbStore::recover`].
-    pub(super) fn recover(
+    /// What a recovery of a store in etcd goes by: the cluster record, if it can be read. If not, nothing is left that
+    /// tells, and nothing is guessed: a default beside a live region would make duplicates.
+    fn cluster_to_recover(
         &self,
-        not_before_ms: u64,
-        window_ms: u32,
-        clock: &dyn Clock,
-    ) -> Result<Opened, CliError> {
-        let directory = self.directory()?;
-        // What can be read of the store tells its layout and region; flags are only compared with it.
-        let recovery = Recovery {
-            uuid: fresh_nonce(),
-            layout: self.layout()?,
-            region: self.region,
-            not_before_ms,
-            window_ms,
-        };
-        let store = RedbStore::recover(&directory, &recovery, &now(clock)).map_err(CliError::failed)?;
-        let cluster = store.cluster().map_err(CliError::failed)?.record;
-        Ok(Opened { store, cluster })
+        config: &EtcdConfig,
+        generation_known: Option<u16>,
+    ) -> Result<ClusterRecord, CliError> {
+        let store = EtcdStore::connect(config.clone()).map_err(failed)?;
+        match store.cluster() {
+            Ok(stored) => {
+                self.check(&stored.record)?;
+                let generation = stored.record.generation.max(generation_known.unwrap_or(0));
+                Ok(ClusterRecord { generation, ..stored.record })
+            }
+            Err(
+                StoreError::NotInitialised { .. }
+                | StoreError::Missing { subject: Subject::Cluster }
+                | StoreError::Damaged { subject: Subject::Cluster, .. },
+            ) => {
+                let (Some(layout), Some(generation)) = (self.layout()?, generation_known) else {
+                    let flags = "`--layout` and `--generation-known`";
+                    return Err(CliError::failed(StoreError::Untold { flags }));
+                };
+                let cluster =
+                    ClusterRecord::new(fresh_nonce(), layout, config.region).map_err(CliError::usage)?;
+                Ok(ClusterRecord { generation: generation.max(1), ..cluster })
+            }
+            Err(error) => Err(CliError::failed(error)),
+        }
     }
 
     fn new_cluster(&self, clock: &dyn Clock) -> Result<ClusterRecord, CliError> {
@@ -112,20 +294,45 @@ impl StoreArgs {
 
     /// Opens the store; where there is none, and `init` asks for it, founds it.
     pub(super) fn open(&self, init: bool, clock: &dyn Clock) -> Result<Opened, CliError> {
-        let directory = self.directory()?;
-        let store = match RedbStore::open(&directory) {
-            Err(StoreError::NotInitialised { .. }) if init => return self.init(clock),
-            Err(StoreError::NotInitialised { place }) => {
-                let flag = self.store.as_ref().map_or_else(String::new, |_| format!(" --store redb:{place}"));
-                return Err(CliError::Failed(format!(
-                    "there is no lease store at {place}: found one, once, with `snowmint init{flag}`, or give `--init`"
-                )));
-            }
-            result => result.map_err(CliError::failed)?,
+        let opened = match self.place()? {
+            Place::Redb(directory) => RedbStore::open(&directory).and_then(|store| {
+                let cluster = store.cluster()?.record;
+                Ok(Opened { store: OpenedStore::Redb(store), cluster })
+            }),
+            Place::Etcd(members) => EtcdStore::connect(self.etcd_config(&members)?).and_then(|store| {
+                let cluster = store.cluster()?.record;
+                Ok(Opened { store: OpenedStore::Etcd(store), cluster })
+            }),
         };
-        let cluster = store.cluster().map_err(CliError::failed)?.record;
-        self.check(&cluster)?;
-        Ok(Opened { store, cluster })
+        match opened {
+            Ok(opened) => {
+                self.check(&opened.cluster)?;
+                Ok(opened)
+            }
+            Err(StoreError::NotInitialised { .. }) if init && !self.is_fleet() => {
+                self.init(EMBEDDED_WINDOW_MS_DEFAULT, clock)
+            }
+            Err(StoreError::NotInitialised { place }) => Err(CliError::Failed(format!(
+                "there is no lease store at {place}: found one, once, with `snowmint init{}`{}",
+                self.as_flags(),
+                // Keys that somebody deleted look like keys that never were: in a fleet, founding is an operator's act.
+                if self.is_fleet() { "" } else { ", or give `--init`" }
+            ))),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// The flags that name the same store again.
+    fn as_flags(&self) -> String {
+        let mut flags = match &self.store {
+            Some(Place::Redb(directory)) => format!(" --store redb:{}", directory.display()),
+            Some(Place::Etcd(members)) => format!(" --store etcd:{}", members.join(",")),
+            None => String::new(),
+        };
+        if let Some(region) = self.region {
+            flags.push_str(&format!(" --region {region}"));
+        }
+        flags
     }
 
     /// What the flags say must be what the store says.
@@ -148,6 +355,19 @@ impl StoreArgs {
         }
         Ok(())
     }
+}
+
+/// A slip in the flags is bad usage; whatever else a store says is a failure.
+fn failed(error: StoreError) -> CliError {
+    match error {
+        StoreError::Misconfigured { .. } => CliError::usage(error),
+        error => CliError::failed(error),
+    }
+}
+
+fn read_text(path: &Path) -> Result<String, CliError> {
+    std::fs::read_to_string(path)
+        .map_err(|error| CliError::Usage(format!("the file {} cannot be read: {error}", path.display())))
 }
 
 /// Both clocks now.
