@@ -7,6 +7,7 @@ mod decode;
 mod init;
 mod layout;
 mod layout_file;
+mod layout_toml;
 mod lease;
 mod length;
 mod lines;

@@ -63,7 +63,7 @@ fn install(wanted: &[&'static Need]) -> Vec<&'static str> {
     options.into_iter().chain(wanted.iter().map(|need| need.package)).collect()
 }
 
-fn may_install() -> Result<bool> {
+pub(crate) fn may_install() -> Result<bool> {
     Ok(env::var_os("CI").is_some() || output(Command::new("id").arg("-u"))?.trim() == "0")
 }
 

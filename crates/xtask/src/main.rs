@@ -19,10 +19,11 @@ mod test;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 
 use crate::cargo::Workspace;
+use crate::steps::Outcome;
 
 /// Builds, tests, checks and runs Snowmint.
 #[derive(Parser)]
@@ -99,7 +100,10 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Test { long } => test::test(&workspace, long).map(|()| ExitCode::SUCCESS),
         Command::Check => check::check(&workspace).map(|()| ExitCode::SUCCESS),
         Command::Model { long } => model::model(&workspace, long).map(|()| ExitCode::SUCCESS),
-        Command::Fuzz { seconds } => nightly::fuzz(&workspace, seconds).map(|()| ExitCode::SUCCESS),
+        Command::Fuzz { seconds } => match nightly::fuzz(&workspace, seconds)? {
+            Outcome::Skipped(why) => bail!("nothing was fuzzed: {why}"),
+            Outcome::Done | Outcome::Note(_) => Ok(ExitCode::SUCCESS),
+        },
         Command::Sim(sim) => sim::sim(&workspace, &sim),
         Command::Bench { args } => bench::bench(&workspace, &args).map(|()| ExitCode::SUCCESS),
     }

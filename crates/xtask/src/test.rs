@@ -12,6 +12,10 @@ use crate::nightly;
 use crate::sim;
 use crate::steps::{Outcome, Steps};
 
+/// How long each fuzzing target runs, in seconds.
+const FUZZ_S: u64 = 60;
+const FUZZ_S_LONG: u64 = 600;
+
 /// Crates that must build where there is no operating system.
 const BARE_PACKAGES: &[&str] = &["snowmint-core"];
 
@@ -47,6 +51,7 @@ pub(crate) fn test(workspace: &Workspace, long: bool) -> Result<()> {
     steps.step("broken rules", || sim::mutations(workspace));
     steps.step("broken rules, in the model", || model::mutations(workspace));
     steps.step("core under Miri", || nightly::miri(workspace));
+    steps.step("hostile bytes", || nightly::fuzz(workspace, if long { FUZZ_S_LONG } else { FUZZ_S }));
     steps.step("without an operating system", || {
         ensure_target(BARE)?;
         for package in BARE_PACKAGES {

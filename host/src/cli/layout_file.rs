@@ -1,41 +1,10 @@
-//! Layouts in TOML.
+//! Layouts by name, and in files.
 
 use std::path::Path;
 
-use serde::Deserialize;
-use snowmint_core::{Field, FormatHistory, Layout, NS_PER_MS, Role, Scheme};
+use snowmint_core::{FormatHistory, Layout, Scheme};
 
-use super::{CliError, shown};
-
-/// A layout file.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct LayoutFile {
-    /// Tick 0 in Unix milliseconds.
-    epoch_unix_ms: u64,
-    /// The length of a tick in milliseconds; or:
-    tick_ms: Option<u64>,
-    /// in nanoseconds, for schemes with shorter ones.
-    tick_ns: Option<u64>,
-    /// The fields from the most significant bit.
-    fields: Vec<FieldEntry>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FieldEntry {
-    role: String,
-    bits: u8,
-    name: Option<String>,
-}
-
-/// A history of layouts in a file: what `snowmint layout cutover --toml` prints.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct HistoryFile {
-    /// The history's canonical text.
-    history: String,
-}
+use super::{CliError, layout_toml, shown};
 
 /// What a reader reads by.
 #[derive(Debug)]
@@ -68,14 +37,7 @@ pub(super) fn find_reader(name: &str) -> Result<Reader, CliError> {
             shown(name)
         ))
     })?;
-    let in_file = |error: &str| CliError::Usage(format!("the layout file {}: {}", shown(name), lines(error)));
-    let is_history = text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("history"));
-    let history = if is_history {
-        let file: HistoryFile = toml::from_str(&text).map_err(|error| in_file(&error.to_string()))?;
-        file.history.parse().map_err(|error: snowmint_core::HistoryError| in_file(&error.to_string()))?
-    } else {
-        FormatHistory::new(parse(&text).map_err(|error| in_file(&error))?)
-    };
+    let history = layout_toml::read(&text).map_err(|error| in_file(name, &error))?;
     Ok(Reader::File { name: shown(name), history })
 }
 
@@ -107,34 +69,9 @@ pub(super) fn find(name: &str) -> Result<Layout, CliError> {
             shown(name)
         ))
     })?;
-    parse(&text)
-        .map_err(|error| CliError::Usage(format!("the layout file {}: {}", shown(name), lines(&error))))
+    layout_toml::read_layout(&text).map_err(|error| in_file(name, &error))
 }
 
-fn parse(text: &str) -> Result<Layout, String> {
-    let file: LayoutFile = toml::from_str(text).map_err(|error| error.to_string())?;
-    let tick_ns = match (file.tick_ms, file.tick_ns) {
-        (Some(tick_ms), None) => {
-            tick_ms.checked_mul(NS_PER_MS).ok_or(format!("a tick of {tick_ms} ms is too long"))?
-        }
-        (None, Some(tick_ns)) => tick_ns,
-        (None, None) => NS_PER_MS,
-        (Some(_), Some(_)) => return Err("give the tick as `tick_ms` or as `tick_ns`, not both".into()),
-    };
-    let mut fields = Vec::with_capacity(file.fields.len());
-    for entry in &file.fields {
-        let role = Role::from_name(&entry.role).ok_or_else(|| {
-            format!(
-                "`{}` is no role; a field is one of reserved, shard, timestamp, region, worker, sequence, other",
-                shown(&entry.role)
-            )
-        })?;
-        fields.push(match &entry.name {
-            Some(name) => {
-                Field::named(role, entry.bits, name).map_err(|error| format!("`{}`: {error}", shown(name)))?
-            }
-            None => Field::new(role, entry.bits),
-        });
-    }
-    Layout::for_decoding(&fields, file.epoch_unix_ms, tick_ns).map_err(|error| error.to_string())
+fn in_file(name: &str, error: &str) -> CliError {
+    CliError::Usage(format!("the layout file {}: {}", shown(name), lines(error)))
 }
