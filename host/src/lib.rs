@@ -49,6 +49,7 @@
 //! |---|---|
 //! | engine | the component, compiled for this machine |
 //! | instance | one generator of the component in a memory of its own: one grant |
+//! | pool | several workers as one |
 //! | worker | a lease that is kept, and the instance that mints by it |
 //! | refusal | why nothing is minted; see [`snowmint_core::Refusal`] |
 //!
@@ -64,6 +65,7 @@ mod bindings;
 mod clock;
 mod engine;
 mod ids;
+mod pool;
 mod translate;
 mod worker;
 
@@ -72,5 +74,6 @@ pub use engine::{
     CodecError, Engine, EngineError, Instance, InstanceError, Lifecycle, Reading, Status, TextError,
     TextFault,
 };
-pub use ids::Ids;
+pub use ids::{Ids, RunSource};
+pub use pool::{COUNT_MAX, Pool, Taken};
 pub use worker::{Observer, Standing, Worker, WorkerConfig, WorkerError, fresh_nonce};

@@ -73,8 +73,8 @@ enum Absence {
     Stopped,
     /// Its engine failed: nothing more comes out of it.
     Failed,
-    /// The code is given back for another one, whose grant is awaited.
-    Exchanged,
+    /// A grant is awaited: the first, or another one after the code was given back.
+    Awaited,
 }
 
 impl Minting {
@@ -82,7 +82,7 @@ impl Minting {
     fn absence<E>(&self, stopped: E, awaited: E) -> InstanceError<E> {
         match self.absence {
             Absence::Stopped => InstanceError::Core(stopped),
-            Absence::Exchanged => InstanceError::Core(awaited),
+            Absence::Awaited => InstanceError::Core(awaited),
             Absence::Failed => {
                 let what = "the component's instance failed before; stop this worker and start another";
                 InstanceError::Engine(EngineError::contract(what))
@@ -178,7 +178,23 @@ impl Worker {
         config: WorkerConfig,
         observer: Observer,
     ) -> Result<Self, WorkerError> {
-        let WorkerConfig { lease, policy, acquire_wait_max } = config;
+        let acquire_wait_max = config.acquire_wait_max;
+        let worker = Self::spawn(engine, store, clock, config, observer)?;
+        let grant = worker.first_grant(acquire_wait_max)?;
+        worker.instantiate(&mut worker.minting(), grant)?;
+        Ok(worker)
+    }
+
+    /// As [`Worker::start`], without waiting for a code: until there is one, minting is refused
+    /// ([`Refusal::LeaseLost`]), and [`Worker::standing`] says why.
+    pub fn spawn(
+        engine: &Engine,
+        store: Box<dyn Store + Send>,
+        clock: Arc<dyn Clock>,
+        config: WorkerConfig,
+        observer: Observer,
+    ) -> Result<Self, WorkerError> {
+        let WorkerConfig { lease, policy, .. } = config;
         let layout = lease.layout;
         let lease = KeeperConfig { lead_ms: policy.lead_ms, ..lease };
         let window_ms = lease.window_ms;
@@ -197,7 +213,7 @@ impl Worker {
             .name("snowmint-keeper".into())
             .spawn(move || thread.run())
             .map_err(WorkerError::Thread)?;
-        let worker = Self {
+        Ok(Self {
             engine: engine.clone(),
             clock,
             layout,
@@ -207,15 +223,12 @@ impl Worker {
                 instance: None,
                 ticket: 0,
                 has_observed: false,
-                absence: Absence::Failed,
+                absence: Absence::Awaited,
             }),
             keeper: Mutex::new(Some((events, thread))),
             process: std::process::id(),
             window_ms,
-        };
-        let grant = worker.first_grant(acquire_wait_max)?;
-        worker.instantiate(&mut worker.minting(), grant)?;
-        Ok(worker)
+        })
     }
 
     /// Waits for the first grant. Gives up at once where no wait within the limit can help.
@@ -272,29 +285,48 @@ impl Worker {
     pub fn mint(&self, max: u32) -> Result<Run, WorkerError> {
         let mut give_up_at = None;
         loop {
-            let refusal = match self.mint_once(max) {
-                Err(WorkerError::Mint(InstanceError::Core(MintError::Refused(refusal)))) => refusal,
-                result => return result,
+            let error = match self.mint_once(max) {
+                Ok(run) => return Ok(run),
+                Err(error) => error,
             };
-            let wait_max = Duration::from_millis(u64::from(self.policy.wait_ms_max));
             let now = Instant::now();
-            let budget = give_up_at.get_or_insert(now + wait_max).saturating_duration_since(now);
-            // Rounded up: what is left of a millisecond is enough for a clock that is about to tick.
-            let budget_ms = u64::try_from(budget.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
-            if !refusal.is_worth_waiting(budget_ms) {
-                if is_worth_another_code(refusal, self.window_ms) {
-                    self.exchange(refusal);
-                }
-                return Err(WorkerError::Mint(InstanceError::Core(MintError::Refused(refusal))));
-            }
-            match refusal.wait() {
-                Wait::Ms(wait_ms) => {
-                    let until_ms = self.shared.last_now_ms.load(Ordering::Relaxed).saturating_add(wait_ms);
-                    self.clock.pause(until_ms, Duration::from_millis(wait_ms));
-                }
-                Wait::Unknown | Wait::Never => std::thread::sleep(UNKNOWN_PAUSE.min(budget)),
+            let wait_max = Duration::from_millis(u64::from(self.policy.wait_ms_max));
+            let left = give_up_at.get_or_insert(now + wait_max).saturating_duration_since(now);
+            match (error.pause(left), error.refusal()) {
+                (Some(pause), Some(refusal)) => self.pause(refusal, pause),
+                (None, Some(refusal)) => return Err(self.refused(refusal)),
+                (_, None) => return Err(error),
             }
         }
+    }
+
+    /// Waits without a lock held: where the refusal says until when, exactly until then.
+    fn pause(&self, refusal: Refusal, pause: Duration) {
+        match refusal.wait() {
+            Wait::Ms(wait_ms) => {
+                let until_ms = self.shared.last_now_ms.load(Ordering::Relaxed).saturating_add(wait_ms);
+                self.clock.pause(until_ms, pause);
+            }
+            Wait::Unknown | Wait::Never => std::thread::sleep(pause),
+        }
+    }
+
+    /// As [`Worker::mint`], without waiting: the refusal says how long it would be.
+    pub fn try_mint(&self, max: u32) -> Result<Run, WorkerError> {
+        match self.mint_once(max) {
+            Err(WorkerError::Mint(InstanceError::Core(MintError::Refused(refusal)))) => {
+                Err(self.refused(refusal))
+            }
+            result => result,
+        }
+    }
+
+    /// Takes note of a refusal that is not waited out.
+    fn refused(&self, refusal: Refusal) -> WorkerError {
+        if is_worth_another_code(refusal, self.window_ms) {
+            self.exchange(refusal);
+        }
+        WorkerError::Mint(InstanceError::Core(MintError::Refused(refusal)))
     }
 
     fn mint_once(&self, max: u32) -> Result<Run, WorkerError> {
@@ -365,7 +397,7 @@ impl Worker {
         let is_same = |instance: &mut Instance| matches!(instance.mint(1), Err(InstanceError::Core(MintError::Refused(now))) if now.reason() == refusal.reason());
         // Asked once more under the lock: the clock may be right again, or the instance another.
         let Some(mut instance) = minting.instance.take_if(is_same) else { return };
-        minting.absence = Absence::Exchanged;
+        minting.absence = Absence::Awaited;
         let last_ms = instance.stop().unwrap_or_default();
         // Without a word from the instance nothing is given back below the confirmed end.
         let stopped = last_ms.map(|last_reserved_ms| Stopped { ticket: minting.ticket, last_reserved_ms });
@@ -385,31 +417,33 @@ impl Worker {
     /// An ID that is only a little ahead of the clock is waited for, within the policy's longest wait. Handles
     /// ([`crate::Ids`]) drop what they hold of runs that were taken before.
     pub fn observe(&self, id: Id) -> Result<(), WorkerError> {
-        self.check_process()?;
-        let mut waited = false;
-        loop {
-            let result = {
-                let mut minting = self.minting();
-                match &mut minting.instance {
-                    Some(instance) => instance.observe(id),
-                    None => Err(minting.absence(ObserveError::Stopped, ObserveError::Stopped)),
+        let wait_max = Duration::from_millis(u64::from(self.policy.wait_ms_max));
+        match self.try_observe(id) {
+            Err(error) => match error.pause(wait_max) {
+                Some(pause) => {
+                    let until_ms = self.shared.last_now_ms.load(Ordering::Relaxed);
+                    let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+                    self.clock.pause(until_ms.saturating_add(pause_ms), pause);
+                    self.try_observe(id)
                 }
-            };
-            match result {
-                Err(InstanceError::Core(ObserveError::TooFarAhead { wait_ms }))
-                    if !waited && wait_ms <= u64::from(self.policy.wait_ms_max) =>
-                {
-                    waited = true;
-                    let until_ms = self.shared.last_now_ms.load(Ordering::Relaxed).saturating_add(wait_ms);
-                    self.clock.pause(until_ms, Duration::from_millis(wait_ms));
-                }
-                Ok(()) => {
-                    self.shared.observed.fetch_max(id.get(), Ordering::AcqRel);
-                    return Ok(());
-                }
-                Err(error) => return Err(error.into()),
-            }
+                None => Err(error),
+            },
+            result => result,
         }
+    }
+
+    /// As [`Worker::observe`], without waiting.
+    pub fn try_observe(&self, id: Id) -> Result<(), WorkerError> {
+        self.check_process()?;
+        let mut minting = self.minting();
+        let awaited = ObserveError::AboveCeiling { ceiling_ms: 0 };
+        match &mut minting.instance {
+            Some(instance) => instance.observe(id)?,
+            None => return Err(minting.absence(ObserveError::Stopped, awaited).into()),
+        }
+        // Under the lock: an instance that is made after this is told of it.
+        self.shared.observed.fetch_max(id.get(), Ordering::AcqRel);
+        Ok(())
     }
 
     /// What the keeper is doing, and since when it is hindered: for readiness and messages.
@@ -621,6 +655,32 @@ impl WorkerError {
     pub fn refusal(&self) -> Option<Refusal> {
         match self {
             Self::Mint(InstanceError::Core(MintError::Refused(refusal))) => Some(*refusal),
+            _ => None,
+        }
+    }
+
+    /// Whether waiting helps, and how long.
+    pub fn wait(&self) -> Wait {
+        match self {
+            Self::Mint(InstanceError::Core(MintError::Refused(refusal))) => refusal.wait(),
+            Self::Observe(InstanceError::Core(ObserveError::TooFarAhead { wait_ms })) => Wait::Ms(*wait_ms),
+            Self::Observe(InstanceError::Core(ObserveError::AboveCeiling { .. })) | Self::Slow => {
+                Wait::Unknown
+            }
+            _ => Wait::Never,
+        }
+    }
+
+    /// How long to pause before asking again, for whoever has `left` to spend on it. `None`: it is not worth it.
+    pub fn pause(&self, left: Duration) -> Option<Duration> {
+        // Rounded up: what is left of a millisecond is enough for a clock that is about to tick.
+        let budget_ms = u64::try_from(left.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
+        match (self.refusal(), self.wait()) {
+            (Some(refusal), _) if !refusal.is_worth_waiting(budget_ms) => None,
+            (_, Wait::Ms(wait_ms)) if self.refusal().is_some() || wait_ms <= budget_ms => {
+                Some(Duration::from_millis(wait_ms))
+            }
+            (_, Wait::Unknown) if budget_ms > 0 => Some(UNKNOWN_PAUSE.min(left)),
             _ => None,
         }
     }

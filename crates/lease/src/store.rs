@@ -219,3 +219,40 @@ pub fn recover_after(
     store.swap_cluster(stored.revision, &record)?;
     Ok(Ok(record))
 }
+
+/// Several keepers of one process share a store.
+impl<S: Store + ?Sized> Store for std::sync::Arc<S> {
+    fn cluster(&self) -> Result<Stored<ClusterRecord>, StoreError> {
+        (**self).cluster()
+    }
+
+    fn read(&self, code: u32) -> Result<Stored<CodeRecord>, StoreError> {
+        (**self).read(code)
+    }
+
+    fn scan(&self) -> Result<Vec<(u32, Stored<CodeRecord>)>, StoreError> {
+        (**self).scan()
+    }
+
+    fn swap(
+        &self,
+        code: u32,
+        expected: Revision,
+        cluster: Revision,
+        record: &CodeRecord,
+    ) -> Result<Revision, StoreError> {
+        (**self).swap(code, expected, cluster, record)
+    }
+
+    fn swap_cluster(&self, expected: Revision, record: &ClusterRecord) -> Result<Revision, StoreError> {
+        (**self).swap_cluster(expected, record)
+    }
+
+    fn create_codes(&self, codes: &[(u32, CodeRecord)]) -> Result<(), StoreError> {
+        (**self).create_codes(codes)
+    }
+
+    fn create_cluster(&self, record: &ClusterRecord) -> Result<(), StoreError> {
+        (**self).create_cluster(record)
+    }
+}
