@@ -63,6 +63,7 @@
 
 mod bindings;
 mod clock;
+mod counters;
 mod engine;
 mod ids;
 mod pool;
@@ -70,6 +71,7 @@ mod translate;
 mod worker;
 
 pub use clock::{Clock, SystemClock};
+pub use counters::{Bursts, Counters};
 pub use engine::{
     CodecError, Engine, EngineError, Instance, InstanceError, Lifecycle, Reading, Status, TextError,
     TextFault,

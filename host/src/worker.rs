@@ -19,6 +19,7 @@ use snowmint_lease::{
 };
 
 use crate::clock::Clock;
+use crate::counters::Counters;
 use crate::engine::{Engine, EngineError, Instance, InstanceError};
 
 /// How long a pause is when nobody can say how long to wait.
@@ -64,6 +65,7 @@ struct Minting {
     has_observed: bool,
     /// Why there is no instance, where there is none.
     absence: Absence,
+    counters: Counters,
 }
 
 /// Why there is no instance.
@@ -224,6 +226,7 @@ impl Worker {
                 ticket: 0,
                 has_observed: false,
                 absence: Absence::Awaited,
+                counters: Counters::default(),
             }),
             keeper: Mutex::new(Some((events, thread))),
             process: std::process::id(),
@@ -332,8 +335,21 @@ impl Worker {
     fn mint_once(&self, max: u32) -> Result<Run, WorkerError> {
         self.check_process()?;
         let mut minting = self.minting();
+        let result = self.mint_locked(&mut minting, max);
+        match &result {
+            Ok(run) => minting.counters.minted(&self.layout, run),
+            Err(error) => {
+                if let Some(refusal) = error.refusal() {
+                    minting.counters.refused(refusal);
+                }
+            }
+        }
+        result
+    }
+
+    fn mint_locked(&self, minting: &mut Minting, max: u32) -> Result<Run, WorkerError> {
         let refused = MintError::Refused;
-        self.observe_again(&mut minting)?;
+        self.observe_again(minting)?;
         let result = match &mut minting.instance {
             Some(instance) => instance.mint(max),
             None => Err(minting.absence(refused(Refusal::Stopped), refused(Refusal::LeaseLost))),
@@ -352,8 +368,8 @@ impl Worker {
         let grant = if is_over { self.shared.kept().grant.take() } else { None };
         if let Some(grant) = grant {
             // A new grant is a new instance; the old one's ticket has no ceiling any more.
-            self.instantiate(&mut minting, grant)?;
-            self.observe_again(&mut minting)?;
+            self.instantiate(minting, grant)?;
+            self.observe_again(minting)?;
             if let Some(instance) = &mut minting.instance {
                 return Ok(instance.mint(max)?);
             }
@@ -455,6 +471,11 @@ impl Worker {
             hindrance: kept.hindrance.clone(),
             loss: kept.loss.clone(),
         }
+    }
+
+    /// What it has done so far.
+    pub fn counters(&self) -> Counters {
+        self.minting().counters.clone()
     }
 
     /// The layout minted by.
