@@ -2,6 +2,7 @@
 //!
 //! Exit codes are the same everywhere: 0; 1 refused or failed; 2 bad usage.
 
+mod clock;
 mod config;
 mod decode;
 mod init;

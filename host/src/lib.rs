@@ -67,7 +67,10 @@ mod ids;
 mod translate;
 mod worker;
 
-pub use clock::{Clock, SystemClock};
+pub use clock::{
+    Assumed, ChosenSource, Chrony, Clock, ClockBound, ClockNotice, ClockObserver, ClockSource, DRIFT_PPM_MAX,
+    Kernel, Sample, Source, SourceError, StepAwareness, SystemClock, WatchedClock,
+};
 pub use engine::{
     CodecError, Engine, EngineError, Instance, InstanceError, Lifecycle, Reading, Status, TextError,
     TextFault,

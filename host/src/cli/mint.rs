@@ -12,10 +12,11 @@ use etcetera::BaseStrategy;
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use snowmint::{Engine, Observer, SystemClock, Worker, WorkerConfig, WorkerError, fresh_nonce};
+use snowmint::{Engine, Observer, WatchedClock, Worker, WorkerConfig, WorkerError, fresh_nonce};
 use snowmint_core::{Id, Layout, Policy, Refusal, Run, TextForm, write_decimal};
 use snowmint_lease::{EMBEDDED_WINDOW_MS_DEFAULT, Hindrance, Keeper, KeeperConfig, Notice, Owner};
 
+use super::clock::{self, ClockArgs};
 use super::store::{StoreArgs, now};
 use super::{CliError, tell};
 
@@ -76,14 +77,8 @@ struct WorkerArgs {
     #[arg(long, value_name = "MS", default_value_t = 0, env = "SNOWMINT_QUARANTINE")]
     quarantine: u64,
 
-    /// What vouches for the wall clock: `auto`, or `assume:MS` for an error bound that you answer for.
-    #[arg(long, value_name = "SOURCE", default_value = "auto", env = "SNOWMINT_CLOCK")]
-    clock: ClockSource,
-
-    /// Refuse when the clock's error bound is above this, or unknown, in milliseconds [default: any bound will do, on
-    /// one machine].
-    #[arg(long, value_name = "MS", env = "SNOWMINT_CLOCK_ERROR_MS_MAX")]
-    clock_error_ms_max: Option<u32>,
+    #[command(flatten)]
+    clock: ClockArgs,
 
     /// How far ahead of the wall clock an ID may be stamped, in milliseconds [default: the layout's].
     #[arg(long, value_name = "MS", env = "SNOWMINT_LEAD_MS")]
@@ -96,30 +91,6 @@ struct WorkerArgs {
     /// Start each tick at a varying sequence, so that `id % n` is even at low load.
     #[arg(long, env = "SNOWMINT_SPREAD", value_parser = FalseyValueParser::new())]
     spread: bool,
-}
-
-/// What vouches for the wall clock.
-#[derive(Clone, Copy, Debug)]
-enum ClockSource {
-    /// Nobody yet on one machine: the bound is unknown.
-    Auto,
-    /// The operator: so many milliseconds.
-    Assume(u32),
-}
-
-impl std::str::FromStr for ClockSource {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once(':') {
-            None if text == "auto" => Ok(Self::Auto),
-            Some(("assume", ms)) => match ms.parse() {
-                Ok(ms) => Ok(Self::Assume(ms)),
-                Err(error) => Err(format!("`{ms}` is no whole number of milliseconds: {error}")),
-            },
-            _ => Err("give `auto` or `assume:MS`".into()),
-        }
-    }
 }
 
 /// A form to write IDs in.
@@ -140,7 +111,7 @@ enum Format {
 }
 
 impl WorkerArgs {
-    fn config(&self, layout: Layout, region: u32) -> Result<WorkerConfig, CliError> {
+    fn config(&self, layout: Layout, region: u32, clock: &WatchedClock) -> Result<WorkerConfig, CliError> {
         let owner = self.owner.clone().unwrap_or_else(|| {
             let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
             format!("{host}/{}", std::process::id())
@@ -148,8 +119,7 @@ impl WorkerArgs {
         let owner = Owner::new(owner).map_err(CliError::usage)?;
         let mut policy = Policy {
             wait_ms_max: self.wait_ms_max,
-            // On one machine nobody's clock is compared with another's, so the bound matters only on request.
-            clock_error_ms_max: self.clock_error_ms_max.unwrap_or(u32::MAX),
+            clock_error_ms_max: clock.error_ms_max(),
             spread: self.spread,
             ..Policy::of_layout(&layout)
         };
@@ -168,13 +138,6 @@ impl WorkerArgs {
             policy,
             acquire_wait_max: Duration::from_millis(2 * u64::from(self.window_ms)),
         })
-    }
-
-    fn clock(&self) -> SystemClock {
-        match self.clock {
-            ClockSource::Auto => SystemClock::new(u32::MAX),
-            ClockSource::Assume(ms) => SystemClock::new(ms),
-        }
     }
 }
 
@@ -208,34 +171,35 @@ impl Mint {
             return Err(CliError::Usage("0 IDs were asked for; give `-n` 1 or more".into()));
         }
         let stop = watch_signals()?;
-        let clock = self.worker.clock();
+        let clock = self.worker.clock.start(self.store.is_fleet())?;
         // A slip in the flags is told before a store is founded; the store's own layout has its say afterwards.
         let layout = self.store.layout()?.unwrap_or(Layout::SNOWMINT);
-        Keeper::new(self.worker.config(layout, 0)?.lease).map_err(CliError::usage)?;
-        let opened = self.store.open(self.init, &clock)?;
-        let config = self.worker.config(opened.cluster.layout, opened.cluster.region)?;
+        Keeper::new(self.worker.config(layout, 0, &clock)?.lease).map_err(CliError::usage)?;
+        clock::check(&clock)?;
+        let opened = self.store.open(self.init, &*clock)?;
+        let config = self.worker.config(opened.cluster.layout, opened.cluster.region, &clock)?;
         opened
             .store
-            .take_over(&now(&clock), self.worker.quarantine, &mut fresh_nonce)
+            .take_over(&now(&*clock), self.worker.quarantine, &mut fresh_nonce)
             .map_err(CliError::failed)?;
         let engine = Engine::new(cache_directory()).map_err(CliError::failed)?;
-        let worker = Worker::start(&engine, Box::new(opened.store), Arc::new(clock), config, observer())
+        let worker = Worker::start(&engine, Box::new(opened.store), clock.clone(), config, observer())
             .map_err(CliError::failed)?;
         if let Some(after) = self.after {
             worker.observe(Id::new(after)).map_err(CliError::failed)?;
         }
-        let result = self.pour(&worker, &stop);
+        let result = self.pour(&worker, &clock, &stop);
         // Whatever came of it, the code is given back.
         worker.stop().map_err(CliError::failed)?;
         result
     }
 
     /// Mints on this thread, so that no tick is missed, and writes on another.
-    fn pour(&self, worker: &Worker, stop: &AtomicBool) -> Result<(), CliError> {
+    fn pour(&self, worker: &Worker, clock: &WatchedClock, stop: &AtomicBool) -> Result<(), CliError> {
         let (runs, received) = sync_channel(RUNS_AHEAD);
         std::thread::scope(|scope| {
             let writer = scope.spawn(move || write(&received, self.format, self.count));
-            let minted = self.mint(worker, &runs, stop);
+            let minted = self.mint(worker, clock, &runs, stop);
             drop(runs);
             let written = match writer.join() {
                 Ok(written) => written,
@@ -250,7 +214,13 @@ impl Mint {
         })
     }
 
-    fn mint(&self, worker: &Worker, runs: &SyncSender<Run>, stop: &AtomicBool) -> Result<(), CliError> {
+    fn mint(
+        &self,
+        worker: &Worker,
+        clock: &WatchedClock,
+        runs: &SyncSender<Run>,
+        stop: &AtomicBool,
+    ) -> Result<(), CliError> {
         let mut left = self.count;
         let late_max = Duration::from_millis(u64::from(self.worker.window_ms)) * LATE_WINDOWS_MAX;
         let mut late_since = None;
@@ -273,7 +243,14 @@ impl Mint {
                     let since = late_since.get_or_insert_with(Instant::now);
                     if !is_late_renewal(&error, worker) || since.elapsed() > late_max {
                         let minted = self.count - left;
-                        let why = lasting_hindrance(worker).unwrap_or_else(|| error.to_string());
+                        // A clock that is not believed raises no ceiling either.
+                        let uncertain = matches!(
+                            error.refusal(),
+                            Some(Refusal::ClockUncertain { .. } | Refusal::Ceiling { .. })
+                        );
+                        let why = lasting_hindrance(worker)
+                            .or_else(|| clock.refusal().filter(|_| uncertain))
+                            .unwrap_or_else(|| error.to_string());
                         return Err(CliError::Failed(format!(
                             "{why}; {minted} of {} IDs minted",
                             self.count

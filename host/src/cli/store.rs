@@ -69,6 +69,13 @@ impl StoreArgs {
         }
     }
 
+    /// Whether several machines mint from this store: then each one's clock must be vouched for.
+    pub(super) fn is_fleet(&self) -> bool {
+        match self.store {
+            Some(Place::Redb(_)) | None => false,
+        }
+    }
+
     /// The layout that the flags name, if they do.
     pub(super) fn layout(&self) -> Result<Option<Layout>, CliError> {
         self.layout.as_deref().map(layout_file::find).transpose()
