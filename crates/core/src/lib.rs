@@ -79,6 +79,7 @@ mod requirements;
 mod serde;
 mod text;
 mod time;
+mod trust;
 mod warning;
 mod wide;
 
@@ -93,8 +94,8 @@ pub use layout::{
     NotBegunError, Parts, Role,
 };
 pub use policy::{
-    CLOCK_ERROR_MS_MAX_DEFAULT, ConfigError, HYBRID_LEAD_MS, MARK_WINDOW_MS_DEFAULT, POLICY_MS_MAX, Policy,
-    PolicyError, PolicyLength, WAIT_MS_MAX_DEFAULT,
+    CLOCK_ERROR_MS_MAX_DEFAULT, ConfigError, HYBRID_LEAD_MS, KERNEL_CLOCK_ERROR_MS_MAX_DEFAULT,
+    MARK_WINDOW_MS_DEFAULT, POLICY_MS_MAX, Policy, PolicyError, PolicyLength, WAIT_MS_MAX_DEFAULT,
 };
 pub use ports::{LeaseError, MarkError, MintError, Minter, Ports, StartError};
 pub use rank::{CANDIDATES_MAX, Candidate, Form, Ranking, Reason, ReasonKind, Verdict};
@@ -106,5 +107,6 @@ pub use text::{
     DECIMAL_BYTES_MAX, ForeignForm, Found, ParseError, ParseErrorKind, Text, TextForm, write_decimal,
 };
 pub use time::{TickError, TickIds, TimeError, TimeErrorKind, TimeText, UnixTime};
+pub use trust::ClockTrust;
 pub use warning::{Warning, Warnings, written_by_javascript};
 pub use wide::{WideId, WideKind};

@@ -17,8 +17,12 @@ pub(crate) struct Need {
 }
 
 /// Only what a test really starts belongs here.
-pub(crate) const NEEDS: &[Need] =
-    &[Need { program: "etcd", package: "etcd-server", tests: "the etcd store" }, PROTOC];
+pub(crate) const NEEDS: &[Need] = &[
+    Need { program: "etcd", package: "etcd-server", tests: "the etcd store" },
+    Need { program: "chronyd", package: "chrony", tests: "chrony's word for the clock" },
+    Need { program: "faketime", package: "faketime", tests: "steps of the clock under a real process" },
+    PROTOC,
+];
 
 /// What the build itself starts: without it, there is nothing to test or to check.
 pub(crate) const BUILD_NEEDS: &[Need] = &[PROTOC];

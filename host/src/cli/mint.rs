@@ -12,12 +12,13 @@ use etcetera::BaseStrategy;
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use snowmint::{Engine, Observer, SystemClock, Worker, WorkerConfig, WorkerError};
-use snowmint_core::{Id, Layout, Policy, Refusal, Run, TextForm, write_decimal};
-use snowmint_lease::{Hindrance, Keeper, KeeperConfig, Notice, Owner};
+use snowmint::{Engine, Observer, WatchedClock, Worker, WorkerError};
+use snowmint_core::{Id, Layout, Refusal, Run, TextForm, write_decimal};
+use snowmint_lease::{Hindrance, Keeper, Notice};
 
-use super::length::Length;
+use super::clock;
 use super::store::{StoreArgs, now};
+use super::worker::WorkerArgs;
 use super::{CliError, tell};
 
 /// How many runs may wait for the writer: a second of one worker's milliseconds, 24 bytes each.
@@ -62,68 +63,6 @@ pub(super) struct Mint {
     worker: WorkerArgs,
 }
 
-/// How a worker holds its lease, and by which policy it mints.
-#[derive(Args, Debug)]
-struct WorkerArgs {
-    /// The name to hold the lease by [default: host name and process id].
-    #[arg(long, value_name = "NAME", env = "SNOWMINT_OWNER")]
-    owner: Option<String>,
-
-    /// How long minting goes on without the store, in milliseconds [default: 1000, with etcd 10000].
-    #[arg(long, value_name = "MS", env = "SNOWMINT_WINDOW_MS")]
-    window_ms: Option<u32>,
-
-    /// How long the code of a process that died stays unused: `24h`, `500ms`, or milliseconds. None is needed for
-    /// uniqueness.
-    #[arg(long, value_name = "TIME", default_value = "0", env = "SNOWMINT_QUARANTINE")]
-    quarantine: Length,
-
-    /// What vouches for the wall clock: `auto`, or `assume:MS` for an error bound that you answer for.
-    #[arg(long, value_name = "SOURCE", default_value = "auto", env = "SNOWMINT_CLOCK")]
-    clock: ClockSource,
-
-    /// Refuse when the clock's error bound is above this, or unknown, in milliseconds [default: 10 with etcd; any bound
-    /// will do on one machine].
-    #[arg(long, value_name = "MS", env = "SNOWMINT_CLOCK_ERROR_MS_MAX")]
-    clock_error_ms_max: Option<u32>,
-
-    /// How far ahead of the wall clock an ID may be stamped, in milliseconds [default: the layout's].
-    #[arg(long, value_name = "MS", env = "SNOWMINT_LEAD_MS")]
-    lead_ms: Option<u32>,
-
-    /// How long a clock that stepped back, or a full tick, is waited out, in milliseconds.
-    #[arg(long, value_name = "MS", default_value_t = snowmint_core::WAIT_MS_MAX_DEFAULT, env = "SNOWMINT_WAIT_MS_MAX")]
-    wait_ms_max: u32,
-
-    /// Start each tick at a varying sequence, so that `id % n` is even at low load.
-    #[arg(long, env = "SNOWMINT_SPREAD", value_parser = FalseyValueParser::new())]
-    spread: bool,
-}
-
-/// What vouches for the wall clock.
-#[derive(Clone, Copy, Debug)]
-enum ClockSource {
-    /// Nobody yet on one machine: the bound is unknown.
-    Auto,
-    /// The operator: so many milliseconds.
-    Assume(u32),
-}
-
-impl std::str::FromStr for ClockSource {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once(':') {
-            None if text == "auto" => Ok(Self::Auto),
-            Some(("assume", ms)) => match ms.parse() {
-                Ok(ms) => Ok(Self::Assume(ms)),
-                Err(error) => Err(format!("`{ms}` is no whole number of milliseconds: {error}")),
-            },
-            _ => Err("give `auto` or `assume:MS`".into()),
-        }
-    }
-}
-
 /// A form to write IDs in.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Format {
@@ -139,47 +78,6 @@ enum Format {
     Base62,
     /// A JSON object a line, the ID as a string.
     Json,
-}
-
-impl WorkerArgs {
-    fn config(&self, layout: Layout, region: u32, is_fleet: bool) -> Result<WorkerConfig, CliError> {
-        let owner = self.owner.clone().unwrap_or_else(|| {
-            let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-            format!("{host}/{}", std::process::id())
-        });
-        let owner = Owner::new(owner).map_err(CliError::usage)?;
-        let defaults = if is_fleet {
-            KeeperConfig::fleet(layout, region, owner)
-        } else {
-            // On one machine nobody's clock is compared with another's, so the bound matters only on request.
-            KeeperConfig { clock_error_ms_max: u32::MAX, ..KeeperConfig::embedded(layout, region, owner) }
-        };
-        let mut policy = Policy {
-            wait_ms_max: self.wait_ms_max,
-            clock_error_ms_max: self.clock_error_ms_max.unwrap_or(defaults.clock_error_ms_max),
-            spread: self.spread,
-            ..Policy::of_layout(&layout)
-        };
-        if let Some(lead_ms) = self.lead_ms {
-            policy = policy.with_lead_ms(lead_ms);
-        }
-        policy.check(&layout).map_err(CliError::usage)?;
-        let lease = KeeperConfig {
-            window_ms: self.window_ms.unwrap_or(defaults.window_ms),
-            quarantine_ms: self.quarantine.ms(),
-            clock_error_ms_max: policy.clock_error_ms_max,
-            ..defaults
-        };
-        let acquire_wait_max = Duration::from_millis(2 * u64::from(lease.window_ms));
-        Ok(WorkerConfig { lease, policy, acquire_wait_max })
-    }
-
-    fn clock(&self) -> SystemClock {
-        match self.clock {
-            ClockSource::Auto => SystemClock::new(u32::MAX),
-            ClockSource::Assume(ms) => SystemClock::new(ms),
-        }
-    }
 }
 
 /// A flag that the first SIGINT or SIGTERM raises. Whatever blocks then (a reader that does not read, a clock that is
@@ -212,7 +110,7 @@ impl Mint {
             return Err(CliError::Usage("0 IDs were asked for; give `-n` 1 or more".into()));
         }
         let stop = watch_signals()?;
-        let clock = self.worker.clock();
+        let clock = self.worker.clock.start(self.store.is_fleet())?;
         // A slip in the flags is told before a store is founded; the store's own layout has its say afterwards.
         let layout = self.store.layout()?.unwrap_or(Layout::SNOWMINT);
         let is_fleet = self.store.is_fleet();
@@ -222,30 +120,37 @@ impl Mint {
                     .into(),
             ));
         }
-        Keeper::new(self.worker.config(layout, 0, is_fleet)?.lease).map_err(CliError::usage)?;
-        let opened = self.store.open(self.init, &clock)?;
-        let config = self.worker.config(opened.cluster.layout, opened.cluster.region, is_fleet)?;
+        Keeper::new(self.worker.config(layout, 0, is_fleet, &clock)?.lease).map_err(CliError::usage)?;
+        clock::check(&clock)?;
+        let opened = self.store.open(self.init, &*clock)?;
+        let config = self.worker.config(opened.cluster.layout, opened.cluster.region, is_fleet, &clock)?;
         let window_ms = config.lease.window_ms;
         let store =
-            opened.store.for_worker(&now(&clock), config.lease.quarantine_ms).map_err(CliError::failed)?;
+            opened.store.for_worker(&now(&*clock), config.lease.quarantine_ms).map_err(CliError::failed)?;
         let engine = Engine::new(cache_directory()).map_err(CliError::failed)?;
         let worker =
-            Worker::start(&engine, store, Arc::new(clock), config, observer()).map_err(CliError::failed)?;
+            Worker::start(&engine, store, clock.clone(), config, observer()).map_err(CliError::failed)?;
         if let Some(after) = self.after {
             worker.observe(Id::new(after)).map_err(CliError::failed)?;
         }
-        let result = self.pour(&worker, window_ms, &stop);
+        let result = self.pour(&worker, &clock, window_ms, &stop);
         // Whatever came of it, the code is given back.
         worker.stop().map_err(CliError::failed)?;
         result
     }
 
     /// Mints on this thread, so that no tick is missed, and writes on another.
-    fn pour(&self, worker: &Worker, window_ms: u32, stop: &AtomicBool) -> Result<(), CliError> {
+    fn pour(
+        &self,
+        worker: &Worker,
+        clock: &WatchedClock,
+        window_ms: u32,
+        stop: &AtomicBool,
+    ) -> Result<(), CliError> {
         let (runs, received) = sync_channel(RUNS_AHEAD);
         std::thread::scope(|scope| {
             let writer = scope.spawn(move || write(&received, self.format, self.count));
-            let minted = self.mint(worker, window_ms, &runs, stop);
+            let minted = self.mint(worker, clock, window_ms, &runs, stop);
             drop(runs);
             let written = match writer.join() {
                 Ok(written) => written,
@@ -263,6 +168,7 @@ impl Mint {
     fn mint(
         &self,
         worker: &Worker,
+        clock: &WatchedClock,
         window_ms: u32,
         runs: &SyncSender<Run>,
         stop: &AtomicBool,
@@ -289,7 +195,14 @@ impl Mint {
                     let since = late_since.get_or_insert_with(Instant::now);
                     if !is_late_renewal(&error, worker) || since.elapsed() > late_max {
                         let minted = self.count - left;
-                        let why = lasting_hindrance(worker).unwrap_or_else(|| error.to_string());
+                        // A clock that is not believed raises no ceiling either.
+                        let uncertain = matches!(
+                            error.refusal(),
+                            Some(Refusal::ClockUncertain { .. } | Refusal::Ceiling { .. })
+                        );
+                        let why = lasting_hindrance(worker)
+                            .or_else(|| clock.refusal().filter(|_| uncertain))
+                            .unwrap_or_else(|| error.to_string());
                         return Err(CliError::Failed(format!(
                             "{why}; {minted} of {} IDs minted",
                             self.count

@@ -25,6 +25,7 @@ enum Others {
 const ARROWS: &[Arrows] = &[
     Arrows { from: "snowmint-core", to: &[], others: Others::Only(&[]) },
     Arrows { from: "snowmint-lease", to: &["snowmint-core"], others: Others::Only(&[]) },
+    Arrows { from: "snowmint-kernel-clock", to: &[], others: Others::Only(&["libc"]) },
     Arrows { from: "snowmint-lease-redb", to: &["snowmint-core", "snowmint-lease"], others: Others::Any },
     Arrows { from: "snowmint-lease-etcd", to: &["snowmint-core", "snowmint-lease"], others: Others::Any },
     Arrows { from: "snowmint-sim", to: &["snowmint-core", "snowmint-lease"], others: Others::Only(&[]) },
@@ -42,7 +43,13 @@ const ARROWS: &[Arrows] = &[
     // Never the component: the host loads it as an artifact and has no second path.
     Arrows {
         from: "snowmint",
-        to: &["snowmint-core", "snowmint-lease", "snowmint-lease-redb", "snowmint-lease-etcd"],
+        to: &[
+            "snowmint-core",
+            "snowmint-kernel-clock",
+            "snowmint-lease",
+            "snowmint-lease-redb",
+            "snowmint-lease-etcd",
+        ],
         others: Others::Any,
     },
     Arrows { from: "xtask", to: &[], others: Others::Any },
