@@ -504,35 +504,101 @@ fn the_command_asks_a_real_chrony() {
     assert!(last.contains("IDs minted"), "{rest:?}");
 }
 
-/// The wall clock of a real process is stepped under it, by a library of Debian's that answers for the system: each step
-/// is told with its direction and size, IDs go on above, and after a step back nothing is minted below.
-#[test]
-fn steps_under_a_real_process_are_told() {
-    if program("faketime", "faketime").is_none() {
-        return;
+/// A wall clock for one process, by a library of Debian's that answers it for the system; the boot-time clock stays
+/// the machine's.
+struct FakeClock {
+    library: PathBuf,
+    directory: TempDir,
+}
+
+impl FakeClock {
+    /// `None` where there is no such library.
+    fn new() -> Option<Self> {
+        program("faketime", "faketime")?;
+        let library = ["x86_64-linux-gnu", "aarch64-linux-gnu"]
+            .map(|triple| Path::new("/usr/lib").join(triple).join("faketime/libfaketime.so.1"))
+            .into_iter()
+            .find(|library| library.is_file())
+            .expect("Debian's faketime has its library in /usr/lib");
+        let clock = Self { library, directory: tempfile::tempdir().unwrap() };
+        clock.set("+0s");
+        Some(clock)
     }
-    let library = ["x86_64-linux-gnu", "aarch64-linux-gnu"]
-        .map(|triple| Path::new("/usr/lib").join(triple).join("faketime/libfaketime.so.1"))
-        .into_iter()
-        .find(|library| library.is_file())
-        .expect("Debian's faketime has its library in /usr/lib");
-    let home = Home::new();
-    let file = home.0.path().join("offset");
-    let set = |offset: &str| {
+
+    /// Sets it so much ahead of the machine's.
+    fn set(&self, offset: &str) {
         // In one piece: the process may read it at any moment.
-        let next = home.0.path().join("next");
+        let next = self.directory.path().join("next");
         fs::write(&next, offset).unwrap();
-        fs::rename(&next, &file).unwrap();
-    };
-    set("+0s");
-    let mut child = home
-        .command(&["mint", "-n", "10000000000", "--clock", "assume:3", "--clock-error-ms-max", "10"])
-        .env("LD_PRELOAD", library)
-        .env("FAKETIME_TIMESTAMP_FILE", &file)
-        .env("FAKETIME_NO_CACHE", "1")
-        .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+        fs::rename(&next, self.file()).unwrap();
+    }
+
+    fn file(&self) -> PathBuf {
+        self.directory.path().join("offset")
+    }
+
+    fn give_to<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        command
+            .env("LD_PRELOAD", &self.library)
+            .env("FAKETIME_TIMESTAMP_FILE", self.file())
+            .env("FAKETIME_NO_CACHE", "1")
+            .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+    }
+}
+
+/// A real daemon of chrony that knows nothing of a step goes on to vouch for some microseconds. The command does not take
+/// its word: the step counts, and the refusal says by how much the clock may be off.
+#[test]
+fn a_step_that_chrony_does_not_know_of_is_added_to_its_bound() {
+    let Some(chronyd) = program("chronyd", "chrony") else { return };
+    let Some(fake) = FakeClock::new() else { return };
+    let asker = program("chronyc", "chrony").unwrap();
+    let server = ChronyDaemon::start(&chronyd, "local stratum 5");
+    let configuration = format!("server 127.0.0.1 port {} iburst minpoll 0 maxpoll 0", server.time_port);
+    let client = ChronyDaemon::start(&chronyd, &configuration);
+    until("the bound is close", || client.source().sample().is_ok_and(|sample| sample.error_ns < CLOSE_NS));
+    // Without its server it measures no more, and goes by what it has.
+    drop(server);
+    let home = Home::new();
+    let line =
+        format!("unset LD_PRELOAD\nexec {} -h 127.0.0.1 -p {} \"$@\"", asker.display(), client.command_port);
+    let path = home.path(Some(&line));
+    let limits = ["--clock-error-ms-max", "50", "--window-ms", "500", "--wait-ms-max", "1000"];
+    let mut child = fake
+        .give_to(
+            &mut home.command(&[&["mint", "-n", "10000000000", "--clock", "chrony"], &limits[..]].concat()),
+        )
+        .env("PATH", &path)
         .spawn()
         .unwrap();
+    let mut ids = BufReader::new(child.stdout.take().unwrap());
+    let mut told = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut child = Running(child);
+    let first = told.next().unwrap().unwrap();
+    assert!(first.contains("vouched for by chrony"), "{first}");
+    ids.read_line(&mut String::new()).unwrap();
+    let reader = std::thread::spawn(move || std::io::copy(&mut ids, &mut std::io::sink()));
+    fake.set("+20s");
+    let rest: Vec<_> = told.map(Result::unwrap).collect();
+    reader.join().unwrap().unwrap();
+    assert_eq!(child.0.wait().unwrap().code(), Some(1), "{rest:?}");
+    assert!(rest[0].contains("stepped forward by"), "{rest:?}");
+    assert!(client.source().sample().unwrap().error_ns < 50 * CLOSE_NS, "chrony itself is as sure as before");
+    let last = rest.last().unwrap();
+    let by_ms: u64 =
+        last.split(' ').skip_while(|word| *word != "off").find_map(|word| word.parse().ok()).unwrap();
+    // More where the library's threads trip over each other, and make a step of their own.
+    assert!(last.contains("`chrony`") && by_ms >= 20_000, "{rest:?}");
+}
+
+/// The wall clock of a real process is stepped under it: each step is told with its direction and size, IDs go on above,
+/// and after a step back nothing is minted below.
+#[test]
+fn steps_under_a_real_process_are_told() {
+    let Some(fake) = FakeClock::new() else { return };
+    let home = Home::new();
+    let arguments = ["mint", "-n", "10000000000", "--clock", "assume:3", "--clock-error-ms-max", "10"];
+    let mut child = fake.give_to(&mut home.command(&arguments)).spawn().unwrap();
     let mut told = BufReader::new(child.stderr.take().unwrap()).lines();
     let mut ids = BufReader::with_capacity(1 << 20, child.stdout.take().unwrap());
     let mut child = Running(child);
@@ -561,7 +627,7 @@ fn steps_under_a_real_process_are_told() {
     assert!(first.contains("vouched for by assume"), "{first}");
     until("it mints by the machine's time", || ahead_ms().abs() < 1_000);
 
-    set("+20s");
+    fake.set("+20s");
     // It took effect: IDs of a time that is not the machine's.
     until("the clock of the process is ahead", || ahead_ms() > 18_000);
     let line = told.next().unwrap().unwrap();
@@ -569,7 +635,7 @@ fn steps_under_a_real_process_are_told() {
     let by_ms: i64 = line.split(' ').find_map(|word| word.parse().ok()).unwrap();
     assert!((19_900..20_100).contains(&by_ms), "{line}");
 
-    set("+5s");
+    fake.set("+5s");
     let rest: Vec<_> = told.map(Result::unwrap).collect();
     reader.join().unwrap();
     assert_eq!(child.0.wait().unwrap().code(), Some(1), "{rest:?}");

@@ -73,6 +73,10 @@ fn describe(chosen: &ChosenSource) -> String {
 
 /// Refuses a clock that is not vouched for up to its limit, naming the source and the way out.
 pub(super) fn check(clock: &WatchedClock) -> Result<(), CliError> {
+    if clock.error_bound_ms() > clock.error_ms_max() {
+        // A step a moment ago is no fault of the source's until it was asked again.
+        clock.wait(FIRST_WAIT_MAX);
+    }
     clock.refusal().map_or(Ok(()), |why| Err(CliError::Failed(why)))
 }
 

@@ -281,8 +281,6 @@ mod tests {
             "F15: eight hours",
             &[(0, Look(0)), (1, Step(28_800_000, 28_800_000)), (2, Step(0, -28_800_000))],
         );
-        // Two threads look, and the one that read first comes last.
-        check("out of order", &[(5, Look(0)), (4, Look(0)), (6, Look(0))]);
     }
 
     #[test]

@@ -117,9 +117,10 @@ impl Shared {
 
     /// Compares the clocks, and judges the bound. No lock is held over anything slow.
     fn bound_ms(&self) -> u32 {
+        let mut state = self.state();
+        // Read with the lock held: a reading that came late would look like a step back.
         let reading = Reading::now();
         let boot_ns = reading.map_or_else(|| nanos(since_boot()), |reading| reading.boot_ns);
-        let mut state = self.state();
         if let Some(reading) = reading
             && state.watch.look(reading).is_some()
         {
