@@ -1032,6 +1032,13 @@ impl Keeper {
             self.on_definite(error, now, notices);
             return;
         }
+        let is_another = self.cluster.as_ref().is_some_and(|before| {
+            (before.record.uuid, before.record.generation) != (stored.record.uuid, stored.record.generation)
+        });
+        if is_another {
+            // A store that was put back shows writes of long ago as if they were new.
+            self.peers = Peers::new();
+        }
         self.cluster = Some(stored);
         match &self.mode {
             Mode::Seeking => self.soon(Next::Scan, now),

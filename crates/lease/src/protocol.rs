@@ -541,7 +541,8 @@ pub fn choose(
     let mut wait_ms: Option<u64> = None;
     let mut ended_last_ms = None;
     // A cut-over may have left codes behind that this layout has no room for.
-    for (code, Stored { record, .. }) in codes.iter().filter(|(code, _)| *code < cluster.codes()) {
+    let fitting = || codes.iter().filter(|(code, _)| *code < cluster.codes());
+    for (code, Stored { record, .. }) in fitting() {
         match acquire(record, cluster, bid, now, nonce) {
             Ok(_) => usable.push((next_floor_ms(record, cluster), *code)),
             Err(LeaseRefusal::NotFree { state: State::Active, .. }) => {
@@ -573,7 +574,10 @@ pub fn choose(
     match (freeable, silent) {
         (Some(code), _) => Choice::Free { code },
         (None, Some(code)) => Choice::Expire { code },
-        (None, None) => Choice::Wait(NoneLeft { codes: cluster.codes(), active, wait_ms, ended_last_ms }),
+        (None, None) => {
+            let codes = u32::try_from(fitting().count()).unwrap_or(u32::MAX);
+            Choice::Wait(NoneLeft { codes, active, wait_ms, ended_last_ms })
+        }
     }
 }
 

@@ -152,10 +152,12 @@ fn an_operator_who_is_cut_off_at_any_call_runs_it_again() {
     assert!(calls >= 20, "{calls} calls");
 }
 
+type Other<'a> = Box<dyn FnMut(&MemoryStore) + 'a>;
+
 /// A store that lets another operator do something before each of one's own writes.
 struct Between<'a> {
     store: &'a MemoryStore,
-    other: RefCell<Box<dyn FnMut(&MemoryStore) + 'a>>,
+    other: RefCell<Other<'a>>,
 }
 
 impl Store for Between<'_> {

@@ -1134,3 +1134,24 @@ fn another_codes_damaged_record_ends_nobodys_grant() {
     live(&mut rig, &mut peers, 0, &store, 9_500);
     assert!(matches!(rig.losses()[..], [Loss::Store(StoreError::Damaged { .. })]), "{:?}", rig.notices);
 }
+
+#[test]
+fn what_a_backup_brings_back_outvotes_nobody() {
+    // Shows that peers' records of long ago, which a backup puts back and which so differ from what was seen last, have no
+    // say after the recovery: whoever lost its grant by it takes another as soon as it can mint.
+    let (store, mut peers, mut rig) = (founded(), PeerHosts::new(), comparing(1));
+    live(&mut rig, &mut peers, 3, &store, 3_000);
+    let backup = store.backup();
+    live(&mut rig, &mut peers, 3, &store, 20_000);
+    let ticket = ticket_of(&rig.keeper);
+    store.restore(&backup);
+    store::recover(&store, T + 22_000, 1_000, &rig.now()).unwrap().unwrap();
+    rig.notices.clear();
+    live(&mut rig, &mut peers, 0, &store, 26_000);
+    assert!(rig.notices.iter().any(|it| matches!(it, Notice::Lost { .. })), "{:?}", rig.notices);
+    let is_outvoted = |it: &Notice| matches!(it, Notice::Hindered(Hindrance::Outvoted { .. }));
+    let first = rig.notices.iter().position(|it| matches!(it, Notice::Lost { .. })).unwrap();
+    assert!(!rig.notices[first..].iter().any(is_outvoted), "{:?}", rig.notices);
+    let view = rig.keeper.view().unwrap();
+    assert!(view.ticket != ticket && view.end_ms > T + 25_000 && !view.is_outvoted);
+}
