@@ -251,6 +251,8 @@ impl Worker {
                 }
                 // Nobody will vouch for the clock within a moment.
                 Some(Hindrance::Clock { clock_error_ms }) => *clock_error_ms == u32::MAX,
+                // Nor set it right.
+                Some(Hindrance::Outvoted { .. }) => true,
                 Some(Hindrance::Refused(_)) | None => false,
             };
             if is_hopeless || left.is_zero() || kept.is_over {

@@ -55,11 +55,13 @@ pub enum Mutation {
     TicksRoundedUp,
     /// A cut-over opens without looking for ends above its plan.
     CutoverWithoutScan,
+    /// A clock that most peers disagree with is believed all the same.
+    AgreementIgnored,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::NoFloor,
         Self::FloorInclusive,
         Self::UnconfirmedEnd,
@@ -83,6 +85,7 @@ impl Mutation {
         Self::ClockReadTwice,
         Self::TicksRoundedUp,
         Self::CutoverWithoutScan,
+        Self::AgreementIgnored,
     ];
 
     /// The mutation's name on the command line.
@@ -111,6 +114,7 @@ impl Mutation {
             Self::ClockReadTwice => "clock-read-twice",
             Self::TicksRoundedUp => "ticks-rounded-up",
             Self::CutoverWithoutScan => "cutover-without-scan",
+            Self::AgreementIgnored => "agreement-ignored",
         }
     }
 }
@@ -171,6 +175,6 @@ mod tests {
         // Shows that a name on the command line means one mutation, and that the list is complete.
         let names: std::collections::BTreeSet<_> = Mutation::ALL.iter().map(|it| it.name()).collect();
         assert_eq!(names.len(), Mutation::ALL.len());
-        assert_eq!(Mutation::CutoverWithoutScan as usize + 1, Mutation::ALL.len());
+        assert_eq!(Mutation::AgreementIgnored as usize + 1, Mutation::ALL.len());
     }
 }

@@ -48,6 +48,7 @@ pub const CASES: &[(&str, Case)] = &[
     ("a fence ends a grant, and its quarantine is kept", fence_ends_a_grant),
     ("a recovery ends every grant", recovery_ends_grants),
     ("holding the store alone counts as expiry", alone_counts_as_expiry),
+    ("a cut-over ends one layout and begins the next above it", cutover_is_carried_out),
 ];
 
 /// Runs every case, and names each before it runs.
@@ -360,4 +361,52 @@ fn alone_counts_as_expiry(make: &Make<'_>) {
         let next = protocol::acquire(&stored.record, &cluster, &bid, &now(5_000), 1).unwrap();
         assert!(next.floor_ms >= end_ms);
     }
+}
+
+fn cutover_is_carried_out(make: &Make<'_>) {
+    let store = make(&cluster());
+    let mut old = Worker::new("old", 1);
+    old.step(&*store, Event::Time);
+    let ticket = old.keeper.take_grant(old.boot_ms).unwrap().ticket();
+    // Twice as many workers; what lies below the timestamp is as wide as before.
+    let next: Layout =
+        "reserved:1 timestamp:41 region:2 worker:4 sequence:16 epoch-ms:1735689600000 tick-ns:1000000"
+            .parse()
+            .unwrap();
+    // Within the window that the old worker was granted: it may stamp up to T + 2,000.
+    let planned = store::plan_cutover(&*store, &next, T + 1_500, &now(1_100)).unwrap().unwrap();
+    assert_eq!(planned.cutover_last_ms, Some(T + 1_499));
+    let scanned = store::scan_cutover(&*store, &next).unwrap().unwrap();
+    assert_eq!(scanned.cutover_last_ms, Some(T + 2_000));
+    // It knows of the plan now, and is confirmed no more than that.
+    for _ in 0..2 {
+        old.wake(&*store);
+        assert_eq!(old.keeper.view().unwrap().end_ms, T + 2_000);
+    }
+    let early = store::open_cutover(&*store, &next, &now(2_000)).unwrap();
+    assert_eq!(early, Err(crate::CutoverRefusal::NotYet { last_ms: T + 2_000, wait_ms: 1 }));
+    let opened = store::open_cutover(&*store, &next, &now(2_001)).unwrap().unwrap();
+    assert_eq!((opened.layout, opened.cutover_last_ms, opened.not_before_ms), (next, None, T + 2_000));
+    assert_eq!(opened.former, [crate::FormerLayout { layout: cluster().layout, last_ms: T + 2_000 }]);
+    assert_eq!(store.cluster().unwrap().record, opened);
+    let codes = scan_complete(&*store, &opened).unwrap();
+    assert_eq!(codes.len(), 16);
+    assert!(codes.iter().skip(8).all(|(_, stored)| stored.record == CodeRecord::UNUSED));
+    // The old worker finds out, and a new one begins above.
+    let notices = old.wake(&*store);
+    let is_lost = |notice: &Notice| {
+        matches!(notice, Notice::Lost { loss: Loss::Store(StoreError::WrongLayout { .. }), .. })
+    };
+    assert!(notices.iter().any(is_lost), "{notices:?}");
+    assert_eq!(old.keeper.ceiling_ms(ticket, old.boot_ms), 0);
+    let config = KeeperConfig::embedded(next, 1, Owner::new("new").unwrap());
+    let mut new = Worker { keeper: Keeper::new(config).unwrap(), boot_ms: 2_002, nonce: 9 << 64 };
+    new.step(&*store, Event::Time);
+    assert!(new.keeper.take_grant(new.boot_ms).unwrap().floor_ms() >= T + 2_000);
+    // Each act once more changes nothing.
+    let before = store.cluster().unwrap();
+    assert_eq!(store::plan_cutover(&*store, &next, T + 1_500, &now(3_000)).unwrap().unwrap(), opened);
+    assert_eq!(store::scan_cutover(&*store, &next).unwrap().unwrap(), opened);
+    assert_eq!(store::open_cutover(&*store, &next, &now(3_000)).unwrap().unwrap(), opened);
+    assert_eq!(store.cluster().unwrap(), before);
 }

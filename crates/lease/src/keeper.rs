@@ -9,10 +9,13 @@ use std::fmt;
 use snowmint_core::mutation::{self, Mutation};
 use snowmint_core::{CLOCK_ERROR_MS_MAX_DEFAULT, Grant, Layout, POLICY_MS_MAX};
 
+use crate::agreement::{FRESH_PEERS_MIN, Peers, Scan, Voter};
 use crate::protocol::{self, Bid, Choice, Holder, LeaseRefusal, NoneLeft, Watch};
 use crate::record::ticket;
 use crate::store::check_complete;
-use crate::{ClusterError, ClusterRecord, CodeRecord, Now, Owner, Revision, State, StoreError, Stored};
+use crate::{
+    ClusterError, ClusterRecord, CodeRecord, Now, Owner, Revision, State, StoreError, Stored, Subject,
+};
 
 #[cfg(feature = "explore")]
 pub use explore::{Name, SETTLED_BOOT_MS};
@@ -48,6 +51,13 @@ pub struct KeeperConfig {
     pub quarantine_ms: u64,
     /// The clock error above which no end is raised: a code is then held, but not taken further. `u32::MAX`: any.
     pub clock_error_ms_max: u32,
+    /// Whether the clock is compared with that of other hosts before it takes a code or raises an end: see
+    /// [`crate::agreement`]. For stores that have other hosts in them.
+    ///
+    /// It costs a scan for every third renewal, or for each while fewer than [`FRESH_PEERS_MIN`] peers have a say or the
+    /// clock does not keep step; and where as many others hold codes, a code is taken up to five twelfths of a window
+    /// later, until they have been heard.
+    pub compares_clocks: bool,
 }
 
 impl KeeperConfig {
@@ -61,12 +71,17 @@ impl KeeperConfig {
             lead_ms: 0,
             quarantine_ms: 0,
             clock_error_ms_max: CLOCK_ERROR_MS_MAX_DEFAULT,
+            compares_clocks: false,
         }
     }
 
     /// The defaults for a store across a network.
     pub fn fleet(layout: Layout, region: u32, owner: Owner) -> Self {
-        Self { window_ms: FLEET_WINDOW_MS_DEFAULT, ..Self::embedded(layout, region, owner) }
+        Self {
+            window_ms: FLEET_WINDOW_MS_DEFAULT,
+            compares_clocks: true,
+            ..Self::embedded(layout, region, owner)
+        }
     }
 
     fn check(&self) -> Result<(), KeeperConfigError> {
@@ -93,6 +108,15 @@ impl KeeperConfig {
     /// Less than a third of the TTL, so that a [`Watch`] counts all of it.
     const fn poll_ms(&self) -> u64 {
         self.window_ms as u64 / 3
+    }
+
+    /// How long peers are waited for before a code is taken: each that lives has renewed by then.
+    const fn hearing_ms(&self) -> u64 {
+        self.renew_ms() + self.retry_ms()
+    }
+
+    const fn voter(&self) -> Voter<'_> {
+        Voter { owner: &self.owner, clock_error_ms_max: self.clock_error_ms_max }
     }
 
     const fn bid(&self) -> Bid<'_> {
@@ -244,7 +268,8 @@ pub enum Notice {
         /// The grant.
         ticket: u64,
     },
-    /// The store confirms that a lapsed grant still holds.
+    /// The store confirms that a lapsed grant still holds, or the clock of one that was outvoted agrees with its peers'
+    /// again.
     Resumed {
         /// The grant.
         ticket: u64,
@@ -270,8 +295,21 @@ pub enum Notice {
         /// The grant.
         ticket: u64,
     },
-    /// There is no code now; asked again.
+    /// There is no code now, or (where the clock is outvoted) no minting with the one there is; asked again.
     Hindered(Hindrance),
+    /// These codes' holders show a time that cannot be ours, and they are not most of those that have a say: their clock
+    /// is wrong, or, where fewer than [`FRESH_PEERS_MIN`] had one, perhaps ours. Told once, until they are seen to agree.
+    OddPeers {
+        /// Their codes.
+        codes: Vec<u32>,
+        /// How many peers had a say.
+        peers: usize,
+    },
+    /// Other codes' records cannot be read, so that clocks are not compared. Told once, until they can.
+    Uncompared {
+        /// Why.
+        error: StoreError,
+    },
 }
 
 /// Why a grant is over.
@@ -314,6 +352,14 @@ pub enum Hindrance {
         /// The error bound in milliseconds; `u32::MAX` when it is unknown.
         clock_error_ms: u32,
     },
+    /// Most peers show another time: no code is taken, no end raised and nothing minted by this clock until it agrees
+    /// with them again.
+    Outvoted {
+        /// How many peers had a say: [`FRESH_PEERS_MIN`] or more.
+        peers: usize,
+        /// How many of them disagree.
+        odd: usize,
+    },
     /// The store fails.
     Store(StoreError),
 }
@@ -331,6 +377,11 @@ impl fmt::Display for Hindrance {
                 "the clock may be off by {clock_error_ms} ms, above the limit: see to its synchronisation; no code is \
                  taken by it"
             ),
+            Self::Outvoted { peers, odd } => write!(
+                f,
+                "{odd} of the {peers} other hosts that renewed just now show another time than this one's clock: see to \
+                 the synchronisation of this host's clock; nothing is minted by it until it agrees"
+            ),
             Self::Store(error) => error.fmt(f),
         }
     }
@@ -345,7 +396,8 @@ pub enum Phase {
     Acquiring,
     /// It holds a code inside a confirmed window.
     Held,
-    /// Its window is over without a confirmed renewal: the ceiling is 0 until the store confirms again.
+    /// Its window is over without a confirmed renewal, or its clock is outvoted: the ceiling is 0 until the store
+    /// confirms again, and the clock agrees.
     Lapsed,
     /// It gives its code back.
     Releasing,
@@ -382,12 +434,14 @@ pub struct View {
     pub end_ms: u64,
     /// From this reading of the boot-time clock on, the ceiling is 0, whatever was confirmed.
     pub deadline_boot_ms: u64,
+    /// Whether most peers show another time: the ceiling is 0 meanwhile.
+    pub is_outvoted: bool,
 }
 
 impl View {
     /// The ceiling at this reading of the boot-time clock: the confirmed end before the deadline, else 0.
     pub const fn ceiling_ms(&self, now_boot_ms: u64) -> u64 {
-        if now_boot_ms < self.deadline_boot_ms { self.end_ms } else { 0 }
+        if now_boot_ms < self.deadline_boot_ms && !self.is_outvoted { self.end_ms } else { 0 }
     }
 }
 
@@ -441,8 +495,9 @@ impl Held {
         Holder { term: self.record.term, nonce: self.record.nonce }
     }
 
-    const fn view(&self) -> View {
+    const fn view(&self, is_outvoted: bool) -> View {
         View {
+            is_outvoted,
             ticket: self.ticket(),
             code: self.code,
             term: self.record.term,
@@ -510,8 +565,13 @@ enum Mode {
 enum Next {
     Cluster,
     Scan,
-    Take { choice: Choice, stored: Stored<CodeRecord> },
+    Take {
+        choice: Choice,
+        stored: Stored<CodeRecord>,
+    },
     Read,
+    /// Compare clocks, where that is due; then renew.
+    Compare,
     Renew,
     Release,
 }
@@ -542,6 +602,9 @@ enum Asked {
 /// | the cluster record changed | that is read: another generation, layout or region, and it is over |
 /// | any other error | it is over at once |
 ///
+/// Where clocks are compared ([`KeeperConfig::compares_clocks`]) and most peers show another time, the grant is held on
+/// without raising its end, and its ceiling is 0 until the clock agrees again.
+///
 /// A grant whose deadline passes lapses: ceiling 0. It resumes only if the store shows that the record is still its
 /// own; it takes nothing from memory.
 #[derive(Debug)]
@@ -555,6 +618,7 @@ pub struct Keeper {
     requests: u64,
     cluster: Option<Stored<ClusterRecord>>,
     watches: BTreeMap<u32, Watch>,
+    peers: Peers,
     /// Races lost since the last grant.
     tries: u32,
     /// Asked to end before a claim was decided.
@@ -576,6 +640,7 @@ impl Keeper {
             requests: 0,
             cluster: None,
             watches: BTreeMap::new(),
+            peers: Peers::new(),
             tries: 0,
             is_ending: false,
             hindrance: None,
@@ -590,9 +655,10 @@ impl Keeper {
 
     /// The grant, once. `None`: there is none, it was taken before, or its window is over.
     pub fn take_grant(&mut self, now_boot_ms: u64) -> Option<Grant> {
+        let is_outvoted = self.peers.is_outvoted();
         let Mode::Held(held) = &mut self.mode else { return None };
         if (held.is_taken && !mutation::active(Mutation::GrantTwice))
-            || held.view().ceiling_ms(now_boot_ms) == 0
+            || held.view(is_outvoted).ceiling_ms(now_boot_ms) == 0
         {
             return None;
         }
@@ -611,7 +677,7 @@ impl Keeper {
     /// The held grant, lapsed or not; `None` where there is none, or it is being given back.
     pub fn view(&self) -> Option<View> {
         match &self.mode {
-            Mode::Held(held) => Some(held.view()),
+            Mode::Held(held) => Some(held.view(self.peers.is_outvoted())),
             _ => None,
         }
     }
@@ -621,7 +687,9 @@ impl Keeper {
         match &self.mode {
             Mode::Seeking => Phase::Seeking,
             Mode::Acquiring(_) => Phase::Acquiring,
-            Mode::Held(held) if now_boot_ms < held.deadline_boot_ms => Phase::Held,
+            Mode::Held(held) if now_boot_ms < held.deadline_boot_ms && !self.peers.is_outvoted() => {
+                Phase::Held
+            }
             Mode::Held(_) => Phase::Lapsed,
             Mode::Releasing(_) => Phase::Releasing,
             Mode::Ended => Phase::Ended,
@@ -764,14 +832,20 @@ impl Keeper {
             Next::Cluster => (Asked::Cluster, Request::Cluster),
             Next::Scan => (Asked::Scan, Request::Scan),
             Next::Read => (Asked::Read, Request::Read { code: self.own_code()? }),
+            Next::Compare if self.must_compare(now) => (Asked::Scan, Request::Scan),
             Next::Take { choice, stored } => self.take(&choice, &stored, now, nonce, notices)?,
-            Next::Renew => self.renew(now, nonce, notices)?,
+            Next::Compare | Next::Renew => self.renew(now, nonce, notices)?,
             Next::Release => self.release(now, nonce, notices)?,
         };
         self.requests += 1;
         let id = RequestId(self.requests);
         self.asked = Some((id, now.boot_ms, asked));
         Some((id, request))
+    }
+
+    /// Whether the clock must be compared before it raises an end. A clock that is not believed raises none.
+    fn must_compare(&self, now: &Now) -> bool {
+        self.config.compares_clocks && self.clock_is_believed(now) && !self.peers.covers(now)
     }
 
     const fn own_code(&self) -> Option<u32> {
@@ -829,7 +903,8 @@ impl Keeper {
     }
 
     fn renew(&mut self, now: &Now, nonce: u128, notices: &mut Vec<Notice>) -> Option<(Asked, Request)> {
-        let ahead_ms = if self.clock_is_believed(now) { self.config.bid().ahead_ms() } else { 0 };
+        let is_raised = self.clock_is_believed(now) && !self.peers.is_outvoted();
+        let ahead_ms = if is_raised { self.config.bid().ahead_ms() } else { 0 };
         let cluster = self.cluster.clone()?;
         let Mode::Held(held) = &mut self.mode else { return None };
         let renewed = protocol::renew(&held.record, &cluster.record, held.holder(), ahead_ms, now, nonce);
@@ -839,6 +914,7 @@ impl Keeper {
             return None;
         };
         held.remember(Sent { nonce, boot_ms: now.boot_ms });
+        self.peers.count();
         if mutation::active(Mutation::UnconfirmedEnd) {
             held.record.end_ms = record.end_ms;
         }
@@ -956,11 +1032,18 @@ impl Keeper {
             self.on_definite(error, now, notices);
             return;
         }
+        let is_another = self.cluster.as_ref().is_some_and(|before| {
+            (before.record.uuid, before.record.generation) != (stored.record.uuid, stored.record.generation)
+        });
+        if is_another {
+            // A store that was put back shows writes of long ago as if they were new.
+            self.peers = Peers::new();
+        }
         self.cluster = Some(stored);
         match &self.mode {
             Mode::Seeking => self.soon(Next::Scan, now),
             Mode::Acquiring(_) => self.soon(Next::Read, now),
-            Mode::Held(_) => self.soon(Next::Renew, now),
+            Mode::Held(_) => self.soon(Next::Compare, now),
             Mode::Releasing(_) => self.soon(Next::Release, now),
             Mode::Ended => {}
         }
@@ -999,13 +1082,26 @@ impl Keeper {
         nonce: u128,
         notices: &mut Vec<Notice>,
     ) {
-        let Some(cluster) = &self.cluster else { return };
+        if matches!(self.mode, Mode::Held(_)) {
+            self.compare(codes, sent_boot_ms, now, notices);
+            self.soon(Next::Renew, now);
+            return;
+        }
+        let Some(cluster) = self.cluster.clone() else { return };
         if let Err(error) = check_complete(codes, &cluster.record) {
             self.on_definite(error, now, notices);
             return;
         }
         for (code, stored) in codes {
             self.watches.entry(*code).or_default().saw(&stored.record, sent_boot_ms, now.boot_ms);
+        }
+        if !self.clock_is_believed(now) {
+            self.hinder(Hindrance::Clock { clock_error_ms: now.clock_error_ms }, notices);
+            self.later(Next::Cluster, self.config.poll_ms(), now);
+            return;
+        }
+        if !self.is_heard(codes, sent_boot_ms, now, notices) {
+            return;
         }
         let silent_ms =
             |code, record: &CodeRecord| self.watches.get(&code).map_or(0, |watch| watch.silent_ms(record));
@@ -1024,6 +1120,66 @@ impl Keeper {
         if let Some((_, stored)) = codes.iter().find(|(other, _)| *other == code) {
             self.soon(Next::Take { choice, stored: stored.clone() }, now);
         }
+    }
+
+    /// Compares clocks, and tells what changed. Whether enough peers had a say.
+    fn compare(
+        &mut self,
+        codes: &[(u32, Stored<CodeRecord>)],
+        sent_boot_ms: u64,
+        now: &Now,
+        notices: &mut Vec<Notice>,
+    ) -> bool {
+        let was_outvoted = self.peers.is_outvoted();
+        let scan = Scan { sent_boot_ms, now: *now, codes };
+        let compared = self.peers.compare(&scan, &self.config.voter(), self.config.window_ms);
+        if !compared.report.is_empty() {
+            notices.push(Notice::OddPeers { codes: compared.report, peers: compared.fresh });
+        }
+        match (was_outvoted, self.peers.is_outvoted()) {
+            (_, true) if compared.is_known => {
+                let hindrance = Hindrance::Outvoted { peers: compared.fresh, odd: compared.odd };
+                if !was_outvoted {
+                    notices.push(Notice::Hindered(hindrance.clone()));
+                }
+                self.hindrance = Some(hindrance);
+            }
+            (true, false) => {
+                self.hindrance = None;
+                if let Mode::Held(held) = &self.mode
+                    && !held.is_lapsed
+                {
+                    notices.push(Notice::Resumed { ticket: held.ticket(), end_ms: held.record.end_ms });
+                }
+            }
+            _ => {}
+        }
+        compared.is_known
+    }
+
+    /// Whether a code may be taken by this clock, as far as peers can tell. Where not, they are heard again soon.
+    fn is_heard(
+        &mut self,
+        codes: &[(u32, Stored<CodeRecord>)],
+        sent_boot_ms: u64,
+        now: &Now,
+        notices: &mut Vec<Notice>,
+    ) -> bool {
+        if !self.must_compare(now) {
+            return true;
+        }
+        let waited_ms = self.peers.waited_ms(now);
+        let is_known = self.compare(codes, sent_boot_ms, now, notices);
+        if self.peers.is_outvoted() {
+            self.later(Next::Cluster, self.config.poll_ms(), now);
+            return false;
+        }
+        let can_tell = self.config.voter().peers(codes) >= FRESH_PEERS_MIN;
+        if is_known || !can_tell || waited_ms >= self.config.hearing_ms() {
+            return true;
+        }
+        self.later(Next::Cluster, self.config.retry_ms() / 2, now);
+        false
     }
 
     fn on_read(&mut self, stored: Stored<CodeRecord>, now: &Now, notices: &mut Vec<Notice>) {
@@ -1045,7 +1201,7 @@ impl Keeper {
                     if held.unknown.is_empty() {
                         self.note_confirmed(end_before_ms, now, notices);
                     }
-                    self.soon(Next::Renew, now);
+                    self.soon(Next::Compare, now);
                 } else {
                     self.lose(Loss::Superseded { state, term }, now, notices);
                 }
@@ -1080,7 +1236,7 @@ impl Keeper {
                 let end_before_ms = held.record.end_ms;
                 held.confirm(stored, sent_boot_ms, window_ms);
                 self.note_confirmed(end_before_ms, now, notices);
-                self.next = Next::Renew;
+                self.next = Next::Compare;
                 self.wake_boot_ms = sent_boot_ms.saturating_add(self.config.renew_ms());
             }
             Mode::Releasing(_) => self.end_release(true, now, notices),
@@ -1089,7 +1245,9 @@ impl Keeper {
     }
 
     fn note_confirmed(&mut self, end_before_ms: u64, now: &Now, notices: &mut Vec<Notice>) {
-        self.hindrance = None;
+        let is_outvoted = self.peers.is_outvoted();
+        self.hindrance =
+            self.hindrance.take().filter(|it| is_outvoted && matches!(it, Hindrance::Outvoted { .. }));
         let Mode::Held(held) = &mut self.mode else { return };
         let (ticket, end_ms) = (held.ticket(), held.record.end_ms);
         if held.is_lapsed && now.boot_ms < held.deadline_boot_ms {
@@ -1130,7 +1288,7 @@ impl Keeper {
             end_ms: held.record.end_ms,
         });
         self.mode = Mode::Held(held);
-        self.next = Next::Renew;
+        self.next = Next::Compare;
         self.wake_boot_ms = sent_boot_ms.saturating_add(self.config.renew_ms());
     }
 
@@ -1150,8 +1308,28 @@ impl Keeper {
                 _ => self.soon(Next::Cluster, now),
             },
             error if error.is_transient() => self.on_transient(asked, error, now, notices),
+            error if self.is_of_another(asked, &error) => {
+                if self.peers.unread() {
+                    notices.push(Notice::Uncompared { error });
+                }
+                self.soon(Next::Renew, now);
+            }
             error => self.on_definite(error, now, notices),
         }
+    }
+
+    /// Whether a holder's scan met what is wrong with another code's record. What is wrong with its own, the swap that
+    /// follows meets.
+    fn is_of_another(&self, asked: &Asked, error: &StoreError) -> bool {
+        let Mode::Held(held) = &self.mode else { return false };
+        let is_another = match error {
+            StoreError::Damaged { subject, .. } | StoreError::Missing { subject } => {
+                matches!(subject, Subject::Code(code) if *code != held.code)
+            }
+            StoreError::WrongVersion { .. } => true,
+            _ => false,
+        };
+        matches!(asked, Asked::Scan) && is_another
     }
 
     fn on_conflict(&mut self, asked: &Asked, now: &Now) {

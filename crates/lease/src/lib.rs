@@ -42,6 +42,7 @@
 //! |---|---|
 //! | [`protocol`] | the operations: pure functions from record to record |
 //! | [`store`] | what is asked of a store, and what can be done with nothing more (init, fence, free, gc, recover) |
+//! | [`cutover`] | from one layout to the next, over any store |
 //! | [`keeper`] | the worker's side: a state machine without IO |
 //! | [`agreement`] | whether my clock agrees with my peers' |
 //! | [`exchange`] | when a worker is better off with another code |
@@ -67,6 +68,7 @@
 pub mod agreement;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+pub mod cutover;
 mod driver;
 pub mod encoding;
 mod error;
@@ -79,6 +81,7 @@ pub mod protocol;
 mod record;
 pub mod store;
 
+pub use cutover::CutoverRefusal;
 pub use driver::{Step, perform, step};
 pub use encoding::DecodeError;
 pub use error::{StoreError, Subject};

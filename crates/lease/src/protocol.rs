@@ -23,7 +23,7 @@ use crate::{ClusterRecord, CodeRecord, Owner, State, Stored};
 pub const FENCE_QUARANTINE_MS_DEFAULT: u64 = 24 * 60 * 60 * 1_000;
 
 /// A reading of both clocks. The caller reads them; nothing here does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Now {
     /// The boot-time clock in milliseconds: it only goes forward, also while the machine sleeps, and starts anywhere.
     pub boot_ms: u64,
@@ -543,7 +543,9 @@ pub fn choose(
     let mut active = 0;
     let mut wait_ms: Option<u64> = None;
     let mut ended_last_ms = None;
-    for (code, Stored { record, .. }) in codes {
+    // A cut-over may have left codes behind that this layout has no room for.
+    let fitting = || codes.iter().filter(|(code, _)| *code < cluster.codes());
+    for (code, Stored { record, .. }) in fitting() {
         match acquire(record, cluster, bid, now, nonce) {
             Ok(_) => usable.push((next_floor_ms(record, cluster), *code)),
             Err(LeaseRefusal::NotFree { state: State::Active, .. }) => {
@@ -576,7 +578,7 @@ pub fn choose(
         (Some(code), _) => Choice::Free { code },
         (None, Some(code)) => Choice::Expire { code },
         (None, None) => {
-            let codes = u32::try_from(codes.len()).unwrap_or(u32::MAX);
+            let codes = u32::try_from(fitting().count()).unwrap_or(u32::MAX);
             Choice::Wait(NoneLeft { codes, active, wait_ms, ended_last_ms })
         }
     }

@@ -16,7 +16,8 @@ pub const FORMER_LAYOUTS_MAX: usize = 16;
 
 /// Who holds a code, for people to read: 1 to [`OWNER_CHARS_MAX`] printable characters, no space at either end.
 ///
-/// Nothing is decided by it: two processes of the same name are two owners, told apart by nonces.
+/// No right rests on it: two processes of the same name are two owners, told apart by nonces. Where clocks are compared,
+/// it says who shares one: [`Owner::host`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Owner(Arc<str>);
 
@@ -40,6 +41,12 @@ impl Owner {
     /// The name.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The part before the first `/`, or all of it: owners of one host share a clock, and so have one voice about
+    /// others' clocks ([`crate::agreement`]).
+    pub fn host(&self) -> &str {
+        self.0.split_once('/').map_or(&self.0, |(host, _)| host)
     }
 }
 
@@ -322,6 +329,9 @@ mod tests {
             ("a\u{202e}b", Err(OwnerError::NotPrintable { char: '\u{202e}' })),
         ] {
             assert_eq!(Owner::new(name).map(|_| ()), expected, "{name:?}");
+        }
+        for (name, host) in [("a", "a"), ("host-7/serve 3", "host-7"), ("h/1/2", "h"), ("/x", "")] {
+            assert_eq!(Owner::new(name).unwrap().host(), host, "{name}");
         }
         assert!(Owner::new("é".repeat(OWNER_CHARS_MAX)).is_ok());
         assert_eq!(Owner::new("é".repeat(129)), Err(OwnerError::Length { chars: 129 }));

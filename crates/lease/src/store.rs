@@ -3,6 +3,8 @@
 use crate::protocol;
 use crate::{ClusterRecord, CodeRecord, Now, StoreError, Subject};
 
+pub use crate::cutover::{open_cutover, plan_cutover, scan_cutover, withdraw_cutover};
+
 /// Which write of a record was read: any write of it makes another. Opaque, of one record of one store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Revision(u64);

@@ -4,11 +4,12 @@
 use std::num::NonZeroU32;
 
 use snowmint_core::{Bounds, Generator, Layout, Policy, Refusal};
+use snowmint_lease::protocol::{Bid, Holder};
 use snowmint_lease::store::{self, expire_all};
 use snowmint_lease::{
     ClusterRecord, CodeRecord, DecodeError, Event, Hindrance, Keeper, KeeperConfig, KeeperConfigError, Loss,
     MemoryStore, Notice, Now, Output, Owner, Phase, Reply, Request, RequestId, State, Stopped, Store,
-    StoreError, Subject, Then, init, perform, step,
+    StoreError, Subject, Then, init, perform, protocol, step,
 };
 
 /// The wall clock at boot.
@@ -46,6 +47,8 @@ struct Rig {
     keeper: Keeper,
     boot_ms: u64,
     clock_error_ms: u32,
+    /// How far ahead the wall clock is.
+    ahead_ms: u64,
     nonce: u128,
     asked: Option<(RequestId, Request)>,
     notices: Vec<Notice>,
@@ -62,6 +65,7 @@ impl Rig {
             keeper,
             boot_ms: START_MS,
             clock_error_ms: 1,
+            ahead_ms: 0,
             nonce: seed << 64,
             asked: None,
             notices: Vec::new(),
@@ -69,7 +73,8 @@ impl Rig {
     }
 
     fn now(&self) -> Now {
-        Now { boot_ms: self.boot_ms, wall_ms: T + self.boot_ms, clock_error_ms: self.clock_error_ms }
+        let wall_ms = T + self.boot_ms + self.ahead_ms;
+        Now { boot_ms: self.boot_ms, wall_ms, clock_error_ms: self.clock_error_ms }
     }
 
     /// Tells one event, and keeps the request for the test to carry out, or not.
@@ -934,4 +939,219 @@ fn a_configuration_out_of_range_makes_no_keeper() {
         assert_eq!(error, KeeperConfigError::Window { window_ms });
     }
     assert!(matches!(Keeper::new(config(1_000, 4)), Err(KeeperConfigError::Cluster(_))));
+}
+
+const HOURS_8_MS: u64 = 28_800_000;
+
+/// Other hosts, with a code each, which renew whenever the test says so, by clocks of their own.
+struct PeerHosts {
+    ahead_ms: [u64; 3],
+    nonce: u128,
+}
+
+impl PeerHosts {
+    fn new() -> Self {
+        Self { ahead_ms: [0; 3], nonce: 1 << 120 }
+    }
+
+    /// The first `count` of them renew, or take their code: 3, 2 and 1.
+    fn renew(&mut self, store: &dyn Store, boot_ms: u64, count: usize) {
+        let cluster = store.cluster().unwrap();
+        for (at, ahead_ms) in (0..).zip(self.ahead_ms).take(count) {
+            let code = 3 - at;
+            let stored = store.read(code).unwrap();
+            let record = stored.record;
+            self.nonce += 1;
+            let now = Now { boot_ms: 0, wall_ms: T + boot_ms + ahead_ms, clock_error_ms: 1 };
+            let owner = Owner::new(format!("peer-{at}/1")).unwrap();
+            let next = if record.state == State::Active {
+                let holder = Holder { term: record.term, nonce: record.nonce };
+                protocol::renew(&record, &cluster.record, holder, 1_000, &now, self.nonce).unwrap()
+            } else {
+                let bid = Bid { owner: &owner, window_ms: 1_000, lead_ms: 0 };
+                protocol::acquire(&record, &cluster.record, &bid, &now, self.nonce).unwrap()
+            };
+            store.swap(code, stored.revision, cluster.revision, &next).unwrap();
+        }
+    }
+}
+
+fn comparing(seed: u128) -> Rig {
+    let owner = Owner::new("me/1").unwrap();
+    let config = KeeperConfig { window_ms: 1_000, ..KeeperConfig::fleet(layout(), 0, owner) };
+    Rig::with(config, seed)
+}
+
+/// Lives until `until_ms`, with `count` peers that renew just before whatever it does. Returns how often it scanned.
+fn live(rig: &mut Rig, peers: &mut PeerHosts, count: usize, store: &dyn Store, until_ms: u64) -> u32 {
+    let mut scans = 0;
+    while rig.keeper.next_wake_boot_ms() < until_ms {
+        let boot_ms = rig.boot_ms.max(rig.keeper.next_wake_boot_ms());
+        peers.renew(store, boot_ms - 1, count);
+        rig.at(boot_ms);
+        while let Some((_, request)) = &rig.asked {
+            scans += u32::from(matches!(request, Request::Scan));
+            rig.answer(store);
+        }
+    }
+    rig.boot_ms = until_ms;
+    scans
+}
+
+fn outvoted(rig: &Rig) -> usize {
+    let is_outvoted = |it: &&Notice| matches!(it, Notice::Hindered(Hindrance::Outvoted { peers: 3, odd: 3 }));
+    rig.notices.iter().filter(is_outvoted).count()
+}
+
+#[test]
+fn f15_a_clock_that_three_peers_disagree_with_raises_no_end_and_mints_nothing() {
+    // F15: shows a holder whose clock is set 8 h ahead, or 8 h back, between two renewals, and says that it is sure: its
+    // end stays where it was, the ceiling is 0 at once, it is said once, and the code is kept. Set right, it goes on by
+    // itself, with the same grant.
+    for (before_ms, after_ms) in [(0, HOURS_8_MS), (HOURS_8_MS, 0)] {
+        let (store, mut peers, mut rig) = (founded(), PeerHosts::new(), comparing(1));
+        peers.ahead_ms = [before_ms; 3];
+        rig.ahead_ms = before_ms;
+        live(&mut rig, &mut peers, 3, &store, 5_000);
+        let ticket = ticket_of(&rig.keeper);
+        let code = rig.keeper.view().unwrap().code;
+        assert!(rig.keeper.take_grant(5_000).is_some() && rig.ceiling_ms(ticket) > 0);
+        let record = store.read(code).unwrap().record;
+
+        rig.ahead_ms = after_ms;
+        live(&mut rig, &mut peers, 3, &store, 8_000);
+        let after = store.read(code).unwrap().record;
+        assert_eq!((after.end_ms, after.term, after.state), (record.end_ms, record.term, State::Active));
+        assert_ne!(after.nonce, record.nonce, "it beats");
+        assert_eq!((rig.ceiling_ms(ticket), rig.keeper.phase(8_000)), (0, Phase::Lapsed));
+        assert_eq!(outvoted(&rig), 1, "{:?}", rig.notices);
+        let hindrance = rig.keeper.hindrance().unwrap();
+        assert_eq!(hindrance, &Hindrance::Outvoted { peers: 3, odd: 3 });
+        assert!(hindrance.to_string().contains("synchronisation"), "{hindrance}");
+
+        rig.ahead_ms = before_ms;
+        live(&mut rig, &mut peers, 3, &store, 9_000);
+        let resumed = |it: &&Notice| matches!(it, Notice::Resumed { ticket: of, .. } if *of == ticket);
+        assert_eq!(rig.notices.iter().filter(resumed).count(), 1, "{:?}", rig.notices);
+        assert!(rig.ceiling_ms(ticket) > T + before_ms + 9_000);
+        assert_eq!((rig.losses().len(), rig.keeper.hindrance()), (0, None));
+    }
+}
+
+#[test]
+fn f15_nothing_is_taken_by_a_clock_that_three_peers_disagree_with_and_one_code_where_there_are_fewer() {
+    // F15: shows who starts 8 h ahead: with three peers it takes no code, with two or none it takes one. It goes on
+    // once its clock is right.
+    for count in 0..=3 {
+        let (store, mut peers, mut rig) = (founded(), PeerHosts::new(), comparing(1));
+        peers.renew(&store, START_MS - 1, count);
+        rig.ahead_ms = HOURS_8_MS;
+        live(&mut rig, &mut peers, count, &store, 5_000);
+        let spoilt = |store: &MemoryStore| {
+            let codes = store.scan().unwrap();
+            codes.iter().filter(|(_, stored)| stored.record.end_ms > T + HOURS_8_MS).count()
+        };
+        assert_eq!(spoilt(&store), usize::from(count < 3), "{count} peers");
+        assert_eq!((rig.keeper.view().is_none(), outvoted(&rig)), (count == 3, usize::from(count == 3)));
+        rig.ahead_ms = 0;
+        live(&mut rig, &mut peers, count, &store, 8_000);
+        assert!(rig.keeper.view().is_some_and(|view| !view.is_outvoted));
+        assert_eq!(spoilt(&store), usize::from(count < 3), "{count} peers");
+    }
+}
+
+#[test]
+fn peers_are_heard_before_a_code_is_taken_and_waited_for_no_longer_than_they_take_to_renew() {
+    // Shows how long a start takes: not at all without three other hosts; until they have renewed where there are as
+    // many; and five twelfths of a window (1,000 ms) where they hold codes and are gone.
+    for (count, renews, expected_ms) in [(0, true, 0), (2, true, 0), (3, true, 41), (3, false, 451)] {
+        let (store, mut peers, mut rig) = (founded(), PeerHosts::new(), comparing(1));
+        peers.renew(&store, START_MS - 1, count);
+        let mut took_ms = None;
+        for boot_ms in START_MS..3_000 {
+            if renews {
+                peers.renew(&store, boot_ms, count);
+            }
+            rig.at(boot_ms).settle(&store);
+            if rig.keeper.view().is_some() {
+                took_ms = Some(boot_ms - START_MS);
+                break;
+            }
+        }
+        assert_eq!(took_ms, Some(expected_ms), "{count} peers, {renews}");
+    }
+}
+
+#[test]
+fn comparing_clocks_costs_a_scan_for_every_third_renewal() {
+    // Shows how often a holder scans in 30 s of a window of 1 s, which are 90 renewals: every third time with peers that
+    // agree, each time while too few have a say, and never where the store is embedded.
+    for (count, compares_clocks, scans) in [(3, true, 30), (2, true, 90), (3, false, 0)] {
+        let (store, mut peers) = (founded(), PeerHosts::new());
+        let owner = Owner::new("me/1").unwrap();
+        let config = KeeperConfig { compares_clocks, ..KeeperConfig::embedded(layout(), 0, owner) };
+        let mut rig = Rig::with(config, 1);
+        live(&mut rig, &mut peers, count, &store, 3_000);
+        let scanned = live(&mut rig, &mut peers, count, &store, 33_000);
+        assert!(scanned.abs_diff(scans) <= 1, "{count} peers, {compares_clocks}: {scanned} scans");
+        assert!(rig.keeper.view().unwrap().end_ms > T + 33_000);
+    }
+}
+
+#[test]
+fn a_lone_odd_peer_is_reported_once_until_it_agrees() {
+    // Shows that one peer of three that is 8 h ahead stops nobody else, is told of once, and again after it was right.
+    let (store, mut peers, mut rig) = (founded(), PeerHosts::new(), comparing(1));
+    live(&mut rig, &mut peers, 3, &store, 5_000);
+    let reports = |rig: &Rig| {
+        let is_report = |it: &&Notice| **it == Notice::OddPeers { codes: vec![2], peers: 3 };
+        rig.notices.iter().filter(is_report).count()
+    };
+    assert_eq!(reports(&rig), 0);
+    for expected in 1..=2 {
+        let boot_ms = rig.boot_ms;
+        peers.ahead_ms[1] = HOURS_8_MS;
+        live(&mut rig, &mut peers, 3, &store, boot_ms + 5_000);
+        peers.ahead_ms[1] = 0;
+        live(&mut rig, &mut peers, 3, &store, boot_ms + 10_000);
+        assert_eq!((reports(&rig), rig.keeper.hindrance()), (expected, None), "{:?}", rig.notices);
+    }
+}
+
+#[test]
+fn another_codes_damaged_record_ends_nobodys_grant() {
+    // Shows that a scan which meets damage of another code's record is told of once, and that its holder goes on; and
+    // that damage of its own ends it.
+    let (store, mut peers, mut rig) = (founded(), PeerHosts::new(), comparing(1));
+    live(&mut rig, &mut peers, 2, &store, 3_000);
+    let code = rig.keeper.view().unwrap().code;
+    store.damage_code(u32::from(code == 0), b"not a record");
+    live(&mut rig, &mut peers, 0, &store, 9_000);
+    let unread = rig.notices.iter().filter(|it| matches!(it, Notice::Uncompared { .. })).count();
+    assert_eq!((unread, rig.losses().len()), (1, 0), "{:?}", rig.notices);
+    assert!(rig.keeper.view().unwrap().end_ms > T + 9_000);
+    store.damage_code(code, b"not a record");
+    live(&mut rig, &mut peers, 0, &store, 9_500);
+    assert!(matches!(rig.losses()[..], [Loss::Store(StoreError::Damaged { .. })]), "{:?}", rig.notices);
+}
+
+#[test]
+fn what_a_backup_brings_back_outvotes_nobody() {
+    // Shows that peers' records of long ago, which a backup puts back and which so differ from what was seen last, have no
+    // say after the recovery: whoever lost its grant by it takes another as soon as it can mint.
+    let (store, mut peers, mut rig) = (founded(), PeerHosts::new(), comparing(1));
+    live(&mut rig, &mut peers, 3, &store, 3_000);
+    let backup = store.backup();
+    live(&mut rig, &mut peers, 3, &store, 20_000);
+    let ticket = ticket_of(&rig.keeper);
+    store.restore(&backup);
+    store::recover(&store, T + 22_000, 1_000, &rig.now()).unwrap().unwrap();
+    rig.notices.clear();
+    live(&mut rig, &mut peers, 0, &store, 26_000);
+    assert!(rig.notices.iter().any(|it| matches!(it, Notice::Lost { .. })), "{:?}", rig.notices);
+    let is_outvoted = |it: &Notice| matches!(it, Notice::Hindered(Hindrance::Outvoted { .. }));
+    let first = rig.notices.iter().position(|it| matches!(it, Notice::Lost { .. })).unwrap();
+    assert!(!rig.notices[first..].iter().any(is_outvoted), "{:?}", rig.notices);
+    let view = rig.keeper.view().unwrap();
+    assert!(view.ticket != ticket && view.end_ms > T + 25_000 && !view.is_outvoted);
 }

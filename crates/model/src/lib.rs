@@ -12,6 +12,8 @@
 //! - A boot-time clock moves by thirds of the window, and keepers are compared by what they will do from now on
 //!   (`Keeper::settle`).
 //! - Nonces and revisions are only ever compared, so that one that nobody remembers is given anew.
+//! - Peers are three records that renew together, at any moment or never, with the one true time in them: enough to
+//!   outvote a clock. Fleets of four keepers would not end; the simulator has those.
 //! - Owners are alike: a state is the multitude of what they are in, not who is in what.
 //!
 //! ```
@@ -69,7 +71,17 @@ pub struct Bounds {
     pub ends: bool,
     /// Whether there is a cut-over.
     pub cutover: bool,
+    /// How many ticks ahead of its clock a generator may stamp.
+    pub lead: u64,
+    /// How many ticks a code rests after it expired or was fenced.
+    pub quarantine: u64,
+    /// Whether three other hosts hold codes, and renew whenever they do, by right clocks, which show tick 1. A clock of
+    /// an owner then shows that, or [`WRONG_TICK`].
+    pub peers: bool,
 }
+
+/// What a wrong clock shows where there are peers: further ahead than the time between two scans.
+pub const WRONG_TICK: u64 = 8;
 
 impl Bounds {
     /// Two owners, one code: what every other exploration varies.
@@ -88,6 +100,9 @@ impl Bounds {
         doubt: false,
         ends: false,
         cutover: false,
+        lead: 0,
+        quarantine: 0,
+        peers: false,
     };
 }
 
@@ -112,6 +127,10 @@ pub enum Always {
     NothingAboveACutover,
     /// Records are valid, and terms never fall.
     ValidRecords,
+    /// No code is granted before its quarantine is past, by the clock of whoever takes it.
+    QuarantineIsKept,
+    /// No end is raised by a wrong clock of whose error three peers told between its keeper's scans.
+    NoEndByAnOutvotedClock,
 }
 
 /// What must happen in some state, lest the rest be true of nothing.
@@ -153,11 +172,21 @@ pub enum Sometimes {
     OldGenerationEnds,
     /// A cut-over finds an end above its plan.
     CutoverIsRaised,
+    /// A grant under the layout that was cut over to.
+    GrantAfterACutover,
+    /// A code is granted that was quarantined.
+    GrantAfterAQuarantine,
+    /// A burst is stamped ahead of every clock.
+    StampedAhead,
+    /// A clock is outvoted.
+    Outvoted,
+    /// One that was outvoted agrees again.
+    AgreesAgain,
 }
 
 impl Sometimes {
     /// How many there are.
-    pub const COUNT: usize = Self::CutoverIsRaised as usize + 1;
+    pub const COUNT: usize = Self::AgreesAgain as usize + 1;
 
     /// All, with a name each.
     pub const ALL: [(Self, &'static str); Self::COUNT] = [
@@ -179,6 +208,11 @@ impl Sometimes {
         (Self::Restore, "a backup is put back"),
         (Self::OldGenerationEnds, "a grant of an older generation ends"),
         (Self::CutoverIsRaised, "a cut-over finds an end above its plan"),
+        (Self::GrantAfterACutover, "a grant under the next layout"),
+        (Self::GrantAfterAQuarantine, "a code is granted after its quarantine"),
+        (Self::StampedAhead, "a burst is stamped ahead of every clock"),
+        (Self::Outvoted, "a clock is outvoted"),
+        (Self::AgreesAgain, "a clock that was outvoted agrees again"),
     ];
 
     /// Whether it can happen at all within these bounds.
@@ -187,6 +221,10 @@ impl Sometimes {
             Self::CrashInFlight | Self::OrphanLands => bounds.crashes > 0 && bounds.late > 0,
             Self::Restore | Self::OldGenerationEnds => bounds.restores > 0,
             Self::CutoverIsRaised => bounds.cutover && bounds.ticks > 1,
+            Self::GrantAfterACutover => bounds.cutover,
+            Self::GrantAfterAQuarantine => bounds.quarantine > 0 && bounds.terms > 1,
+            Self::StampedAhead => bounds.lead > 0,
+            Self::Outvoted | Self::AgreesAgain => bounds.peers,
             Self::LateRequestLands => bounds.late > 0,
             Self::NoneLeft => bounds.owners > bounds.codes as usize,
             // It must see the next tick, and then another.
@@ -206,7 +244,7 @@ impl Sometimes {
 }
 
 /// The names of what holds always, as a counterexample is told by.
-const ALWAYS: [&str; 10] = [
+const ALWAYS: [&str; 12] = [
     "no tick of a code is stamped by two grants",
     "an end falls only by a release, to what was reserved",
     "nothing above a confirmed end of the own term",
@@ -217,6 +255,8 @@ const ALWAYS: [&str; 10] = [
     "nothing of the old layout above an open cut-over",
     "records are valid, terms never fall",
     "all that may be stamped lies where no later grant begins",
+    "no code is granted before its quarantine is past",
+    "no end is raised by a clock that is outvoted",
 ];
 
 /// The model.
@@ -258,6 +298,7 @@ impl Model for Fleet {
             0 Unique, 1 EndNeverFalls, 2 OnlyConfirmedEnds, 3 OneGrantOneGenerator, 4 NothingByAnOlderGeneration,
             5 NothingAfterAnError, 6 DeadlineFromSending, 7 NothingAboveACutover, 8 ValidRecords
         );
+        properties.extend(always!(10 QuarantineIsKept, 11 NoEndByAnOutvotedClock));
         properties.push(Property::<Self>::always(ALWAYS[9], |_, world| world.is_covered()));
         properties
     }
@@ -344,6 +385,7 @@ pub fn caught_here() -> Vec<(Mutation, Bounds)> {
         (Mutation::GenerationRelearned, restored),
         (Mutation::ClockReadTwice, pair),
         (Mutation::CutoverWithoutScan, Bounds { cutover: true, ..pair }),
+        (Mutation::AgreementIgnored, Bounds { owners: 1, peers: true, ..pair }),
     ]
 }
 

@@ -43,6 +43,24 @@ const EXPLORATIONS: &[Exploration] = &[
         Some(2_000_000),
         Some(20_000_000),
     ),
+    (
+        "a lead",
+        Bounds { ticks: 2, terms: 2, late: 0, lead: 1, ends: true, ..PAIR },
+        Some(2_000_000),
+        Some(40_000_000),
+    ),
+    (
+        "a quarantine",
+        Bounds { ticks: 3, terms: 2, late: 0, fences: 1, quarantine: 1, ..PAIR },
+        Some(2_000_000),
+        Some(40_000_000),
+    ),
+    (
+        "peers that tell a wrong clock",
+        Bounds { owners: 1, peers: true, crashes: 1, ..PAIR },
+        Some(2_000_000),
+        Some(40_000_000),
+    ),
     ("2 owners, 2 codes", Bounds { codes: 2, fences: 1, ..PAIR }, Some(2_000_000), Some(40_000_000)),
     ("3 owners, 1 code", Bounds { owners: 3, late: 0, ..PAIR }, Some(2_000_000), Some(40_000_000)),
     (

@@ -131,13 +131,15 @@ pub(crate) struct Minting {
     pub(crate) code: u32,
     pub(crate) term: u32,
     pub(crate) generation: u16,
+    /// Whether it is of the layout that was cut over to.
+    pub(crate) is_next: bool,
     pub(crate) floor_ms: u64,
     pub(crate) seen_ms: u64,
     pub(crate) may: Ticks,
 }
 
 impl Minting {
-    pub(crate) fn new(grant: &Grant) -> Self {
+    pub(crate) fn new(grant: &Grant, is_next: bool) -> Self {
         let ticket = grant.ticket();
         #[allow(clippy::cast_possible_truncation)]
         // A ticket is 16 bits of generation, 16 of code, 32 of term.
@@ -146,22 +148,26 @@ impl Minting {
             code: ((ticket >> 32) & 0xffff) as u32,
             term: ticket as u32,
             generation: (ticket >> 48) as u16,
+            is_next,
             floor_ms: grant.floor_ms(),
             seen_ms: 0,
             may: 0,
         }
     }
 
-    /// The ticks at which a real generator of this grant mints under a ceiling.
-    pub(crate) fn ticks_under(&self, layout: Layout, ceiling_ms: u64) -> Ticks {
+    /// The ticks at which a real generator of this grant mints under a ceiling: by any clock, up to its lead ahead.
+    pub(crate) fn ticks_under(&self, layout: Layout, lead_ms: u32, ceiling_ms: u64) -> Ticks {
         let bounds = Bounds { ceiling_ms, ..Bounds::OPEN };
         let mints = |tick: &u64| {
             let node = layout.node(0, self.code).ok()?;
             let grant = Grant::new(node, self.ticket, self.floor_ms);
-            let mut generator = Generator::new(layout, grant, Policy::CLASSIC).ok()?;
-            generator.mint(tick * TICK_MS, &bounds, NonZeroU32::MIN).ok()
+            let mut generator = Generator::new(layout, grant, Policy::CLASSIC.with_lead_ms(lead_ms)).ok()?;
+            let run = generator.mint(tick * TICK_MS, &bounds, NonZeroU32::MIN).ok()?;
+            // A floor within a tick of the model is its end, so that what lies above belongs to the next.
+            Some(layout.decode(run.first()).tick.div_ceil(TICK_MS))
         };
-        (0..TICKS_MAX).filter(|tick| mints(tick).is_some()).fold(0, |ticks, tick| ticks | 1 << tick)
+        let ticks = (0..TICKS_MAX).filter_map(|tick| mints(&tick)).filter(|tick| *tick < TICKS_MAX);
+        ticks.fold(0, |ticks, tick| ticks | 1 << tick)
     }
 }
 
@@ -179,6 +185,9 @@ pub(crate) struct Owner {
     pub(crate) flights: Vec<Flight>,
     /// The nonce of all its swaps, where that rule is broken.
     pub(crate) nonce: Option<u128>,
+    /// At which revision its keeper last saw the peers, and whether they had renewed since it saw them before.
+    pub(crate) saw_peers: Option<Revision>,
+    pub(crate) is_told: bool,
 }
 
 impl Owner {
@@ -191,6 +200,8 @@ impl Owner {
             confirmed: Vec::new(),
             flights: Vec::new(),
             nonce: None,
+            saw_peers: None,
+            is_told: false,
         }
     }
 
@@ -204,6 +215,7 @@ impl Owner {
     pub(crate) fn rename(&mut self, number: &dyn Fn(u128) -> u128) {
         self.keeper.rename(number);
         self.sent.iter_mut().for_each(|(nonce, _)| *nonce = number(*nonce));
+        self.saw_peers.iter_mut().for_each(|revision| revision.rename(number));
         for flight in &mut self.flights {
             match &mut flight.load {
                 Load::Ask(request) => rename_request(request, number),
@@ -224,6 +236,7 @@ impl Owner {
         self.keeper.names(&mut |name| names.add(name));
         self.flights.iter().for_each(|flight| names.add_flight(flight));
         self.nonce.into_iter().for_each(|nonce| names.add(Name::Nonce(nonce)));
+        self.saw_peers.into_iter().for_each(|revision| names.add(Name::Revision(revision)));
         names
     }
 }

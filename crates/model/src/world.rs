@@ -14,7 +14,7 @@ use snowmint_lease::{
 
 use crate::owner::{Flight, Known, Load, Minting, Names, Owner, Ticks, above, rename_request, rename_stored};
 use crate::store::{Codes, Kept, ModelStore, revision_of};
-use crate::{Always, Bounds, Sometimes, TICK_MS};
+use crate::{Always, Bounds, Sometimes, TICK_MS, WRONG_TICK};
 
 /// The window: the shortest that a keeper takes.
 const WINDOW_MS: u32 = snowmint_lease::WINDOW_MS_MIN;
@@ -30,8 +30,7 @@ pub(crate) const BOOT_STEPS: u8 = 3;
 enum Cutover {
     None,
     Planned,
-    Scanned,
-    /// Nothing of the old layout may lie above this tick.
+    /// Nothing of the old layout may lie above this tick, and nothing of the next at or below.
     Open(u64),
 }
 
@@ -238,6 +237,23 @@ pub enum What {
     },
     Scan,
     Open,
+    /// The three peers renew.
+    PeersRenew,
+}
+
+/// Another host's code, as that keeps it: its clock shows tick 1.
+#[allow(clippy::unwrap_used)] // Constants.
+fn peer(name: &str) -> Stored<CodeRecord> {
+    let record = CodeRecord {
+        state: State::Active,
+        term: 1,
+        owner: Some(OwnerName::new(name).unwrap()),
+        end_ms: 2 * TICK_MS,
+        stamp_ms: TICK_MS,
+        ttl_ms: protocol::ttl_ms(WINDOW_MS),
+        ..CodeRecord::UNUSED
+    };
+    Stored { record, revision: Revision::new(1) }
 }
 
 /// A step with where it leads.
@@ -251,6 +267,10 @@ pub struct Action {
 pub(crate) struct Rules {
     pub(crate) bounds: Bounds,
     pub(crate) layout: Layout,
+    /// What is cut over to.
+    next_layout: Layout,
+    /// What a wall clock may show; 0 is one that is not believed.
+    clocks: Vec<u64>,
     pub(crate) seen: [AtomicU64; Sometimes::COUNT],
 }
 
@@ -260,18 +280,29 @@ struct Telling {
     event: Event,
     boot_ms: u64,
     is_from_read: bool,
+    is_from_scan: bool,
     is_hard_error: bool,
 }
 
 impl Rules {
     pub(crate) fn new(bounds: Bounds) -> Self {
-        let text = match bounds.codes {
-            1 => "reserved:1 timestamp:41 region:2 sequence:20 epoch-ms:0 tick-ns:1000000",
-            _ => "reserved:1 timestamp:41 region:2 worker:1 sequence:19 epoch-ms:0 tick-ns:1000000",
+        let (fields, next) = match (bounds.peers, bounds.codes) {
+            // Four codes, of which three are the peers'.
+            (true, _) => ("region:2 worker:2 sequence:18", "region:3 worker:2 sequence:17"),
+            (false, 1) => ("region:2 sequence:20", "region:3 sequence:19"),
+            (false, _) => ("region:2 worker:1 sequence:19", "region:3 worker:1 sequence:18"),
         };
-        #[allow(clippy::unwrap_used)] // Two constants, both of which the tests use.
-        let layout = text.parse().unwrap();
-        Self { bounds, layout, seen: [const { AtomicU64::new(0) }; Sometimes::COUNT] }
+        #[allow(clippy::unwrap_used)] // Constants, all of which the tests use.
+        let layout = |fields: &str| {
+            format!("reserved:1 timestamp:41 {fields} epoch-ms:0 tick-ns:1000000").parse().unwrap()
+        };
+        let (layout, next_layout) = (layout(fields), layout(next));
+        let clocks = if bounds.peers {
+            vec![1, WRONG_TICK]
+        } else {
+            (u64::from(!bounds.doubt)..=bounds.ticks).collect()
+        };
+        Self { bounds, layout, next_layout, clocks, seen: [const { AtomicU64::new(0) }; Sometimes::COUNT] }
     }
 
     fn note(&self, sometimes: Sometimes) {
@@ -280,11 +311,23 @@ impl Rules {
         }
     }
 
+    #[allow(clippy::cast_possible_truncation)] // A few ticks.
+    const fn lead_ms(&self) -> u32 {
+        (self.bounds.lead * TICK_MS) as u32
+    }
+
     #[allow(clippy::unwrap_used)] // Constants.
-    fn process(&self) -> Owner {
+    fn process(&self, cutover: Cutover) -> Owner {
         // All owners have the same name: nothing is decided by it.
         let name = OwnerName::new("owner").unwrap();
-        let config = KeeperConfig { window_ms: WINDOW_MS, ..KeeperConfig::embedded(self.layout, 0, name) };
+        let layout = if matches!(cutover, Cutover::Open(_)) { self.next_layout } else { self.layout };
+        let config = KeeperConfig {
+            window_ms: WINDOW_MS,
+            lead_ms: self.lead_ms(),
+            quarantine_ms: self.bounds.quarantine * TICK_MS,
+            compares_clocks: self.bounds.peers,
+            ..KeeperConfig::embedded(layout, 0, name)
+        };
         let mut keeper = Keeper::new(config).unwrap();
         keeper.settle(0, BOOT_STEP_MS, &|_| false);
         Owner::new(keeper)
@@ -295,14 +338,18 @@ impl Rules {
         let bounds = &self.bounds;
         let cluster = ClusterRecord::new(1, self.layout, 0).unwrap();
         let unused = Stored { record: CodeRecord::UNUSED, revision: Revision::new(1) };
-        let codes = bounds.codes as usize;
+        let mut kept_codes = vec![Some(Arc::new(unused)); bounds.codes as usize];
+        if bounds.peers {
+            kept_codes.extend(["peer-a", "peer-b", "peer-c"].map(|name| Some(Arc::new(peer(name)))));
+        }
+        let codes = kept_codes.len();
         // All alike: one allocation, which a write parts.
-        let process = Arc::new(Known::new(self.process()));
+        let process = Arc::new(Known::new(self.process(Cutover::None)));
         let owners = vec![process; bounds.owners];
         World {
             kept: Kept {
                 cluster: Arc::new(Stored { record: cluster, revision: Revision::new(1) }),
-                codes: vec![Some(Arc::new(unused)); codes],
+                codes: kept_codes,
             },
             backup: None,
             owners,
@@ -370,9 +417,18 @@ impl Rules {
                 }
             }
         }
+        // Nobody mints by the old layout any more: the next version begins.
+        let is_former = matches!(world.cutover, Cutover::Open(_))
+            && owner.keeper.config().layout == self.layout
+            && owner.keeper.phase(settled_ms) == Phase::Seeking;
+        if is_former {
+            let mut next = world.clone();
+            next.put(at, self.process(world.cutover));
+            out.push(Action { what: What::Begin, next });
+        }
         if owner.keeper.phase(settled_ms) == Phase::Ended {
             let mut next = world.clone();
-            next.put(at, self.process());
+            next.put(at, self.process(world.cutover));
             out.push(Action { what: What::Begin, next });
             return;
         }
@@ -444,18 +500,32 @@ impl Rules {
         let id = if is_current { rest.keeper.asked_id() } else { Some(RequestId::STALE) };
         let Some(id) = id else { return };
         let is_from_read = matches!(reply, Reply::Read(_));
+        let is_from_scan = matches!(reply, Reply::Scan(_));
+        let mut told = rest.clone();
+        if let Reply::Scan(codes) = &reply
+            && self.bounds.peers
+            && is_current
+            && let Some((_, peer)) = codes.last()
+        {
+            told.is_told = told.saw_peers.is_some_and(|before| before != peer.revision);
+            told.saw_peers = Some(peer.revision);
+        }
+        let rest = &told;
         let telling = |reply| Telling {
             what: |owner, tick| What::Deliver { owner, tick },
             event: Event::Reply { id, reply },
             boot_ms: settled_ms,
             is_from_read,
+            is_from_scan,
             is_hard_error: false,
         };
         if let Reply::Scan(codes) = &reply
             && is_current
         {
             let mut impatient = rest.clone();
-            impatient.keeper.lose_patience(codes.iter().map(|(code, stored)| (*code, &stored.record)));
+            // Peers are alive.
+            let own = codes.iter().take(self.bounds.codes as usize);
+            impatient.keeper.lose_patience(own.map(|(code, stored)| (*code, &stored.record)));
             if impatient.keeper != rest.keeper {
                 self.tell(world, at, &impatient, &telling(reply.clone()), out);
             }
@@ -497,6 +567,7 @@ impl Rules {
             event: Event::Reply { id, reply },
             boot_ms: settled_ms,
             is_from_read: false,
+            is_from_scan: false,
             is_hard_error: true,
         };
         self.tell(&next, at, rest, &telling, out);
@@ -510,6 +581,7 @@ impl Rules {
             event: Event::Time,
             boot_ms: settled_ms + BOOT_STEP_MS,
             is_from_read: false,
+            is_from_scan: false,
             is_hard_error: false,
         };
         self.tell(world, at, &later, &telling, out);
@@ -522,6 +594,7 @@ impl Rules {
                 event: Event::Release { stopped, then },
                 boot_ms: settled_ms,
                 is_from_read: false,
+                is_from_scan: false,
                 is_hard_error: false,
             };
             self.tell(world, at, owner, &telling, out);
@@ -569,7 +642,7 @@ impl Rules {
         while next.orphans.len() > self.bounds.late {
             next.orphans.remove(0);
         }
-        next.put(at, self.process());
+        next.put(at, self.process(world.cutover));
         out.push(Action { what: What::Crash { owner: at }, next });
     }
 
@@ -583,8 +656,7 @@ impl Rules {
         let nonces = if is_scan && self.bounds.codes > 1 { &nonces[..] } else { &nonces[..1] };
         let from = out.len();
         'all: for &fresh in nonces {
-            let doubtful = u64::from(!self.bounds.doubt);
-            for tick in doubtful..=self.bounds.ticks {
+            for &tick in &self.clocks {
                 let clock_error_ms = if tick == 0 { u32::MAX } else { 0 };
                 let now = Now { boot_ms: telling.boot_ms, wall_ms: tick.max(1) * TICK_MS, clock_error_ms };
                 let mut next = world.clone();
@@ -598,6 +670,7 @@ impl Rules {
                 let is_decided_by_clock = is_scan
                     || matches!(&output.request, Some((_, Request::Swap { record, .. }))
                         if record.state == State::Active);
+                self.judge_request(&mut next, owner, &told, &now, output.request.as_ref());
                 self.after(&mut next, others, &mut told, telling, output.request, &output.notices);
                 next.put(at, told);
                 if !out.iter().skip(from).any(|action| action.next == next) {
@@ -607,6 +680,34 @@ impl Rules {
                 if !is_decided_by_clock && clock_error_ms == 0 {
                     break 'all;
                 }
+            }
+        }
+    }
+
+    /// Judges what a keeper asks for by a clock.
+    fn judge_request(
+        &self,
+        next: &mut World,
+        before: &Owner,
+        after: &Owner,
+        now: &Now,
+        request: Option<&(RequestId, Request)>,
+    ) {
+        let Some((_, Request::Swap { code, expected, record, .. })) = request else { return };
+        if record.state != State::Active {
+            return;
+        }
+        let held_ms = before.keeper.view().map_or(0, |view| view.end_ms);
+        let is_wrong = self.bounds.peers && now.wall_ms == WRONG_TICK * TICK_MS;
+        next.break_if(is_wrong && after.is_told && record.end_ms > held_ms, Always::NoEndByAnOutvotedClock);
+        let stored = next.kept.codes.get(*code as usize).cloned().flatten();
+        if let Some(stored) =
+            stored.filter(|stored| stored.revision == *expected && record.term > stored.record.term)
+        {
+            let until_ms = stored.record.not_again_before_ms;
+            next.break_if(until_ms > 0 && now.wall_ms <= until_ms, Always::QuarantineIsKept);
+            if until_ms > 0 {
+                self.note(Sometimes::GrantAfterAQuarantine);
             }
         }
     }
@@ -649,7 +750,7 @@ impl Rules {
                 owner.flights.remove(oldest);
             }
         }
-        Self::take(next, owner, boot_ms);
+        self.take(next, owner, boot_ms);
         self.look(next, owner, telling);
         let mut alive = others;
         owner.flights.iter().for_each(|flight| alive.add_flight(flight));
@@ -667,10 +768,13 @@ impl Rules {
     }
 
     /// Takes a grant, if there is one, and looks whether it would be given again.
-    fn take(next: &mut World, owner: &mut Owner, boot_ms: u64) {
+    fn take(&self, next: &mut World, owner: &mut Owner, boot_ms: u64) {
         let Some(grant) = owner.keeper.take_grant(boot_ms) else { return };
         next.break_if(owner.keeper.take_grant(boot_ms).is_some(), Always::OneGrantOneGenerator);
-        let minting = Minting::new(&grant);
+        let minting = Minting::new(&grant, owner.keeper.config().layout == self.next_layout);
+        if minting.is_next {
+            self.note(Sometimes::GrantAfterACutover);
+        }
         if let Some(taken) = next.taken.get_mut(minting.code as usize) {
             let grant = 1 << ((u32::from(minting.generation) * 8 + minting.term) % u32::BITS);
             let is_again = *taken & grant != 0;
@@ -706,7 +810,10 @@ impl Rules {
                 continue;
             }
             minting.seen_ms = ceiling_ms;
-            let may = minting.ticks_under(self.layout, ceiling_ms);
+            let may = minting.ticks_under(self.layout, self.lead_ms(), ceiling_ms);
+            if above(may, self.bounds.ticks + 1) != 0 {
+                self.note(Sometimes::StampedAhead);
+            }
             let fresh = may & !minting.may;
             minting.may |= fresh;
             let Some(stamped) = next.stamped.get_mut(minting.code as usize) else { continue };
@@ -718,7 +825,8 @@ impl Rules {
                 self.note(Sometimes::HandOver);
             }
             if let Cutover::Open(last) = next.cutover {
-                next.break_if(above(may, last) != 0, Always::NothingAboveACutover);
+                let wrong = if minting.is_next { may & !above(may, last) } else { above(may, last) };
+                next.break_if(wrong != 0, Always::NothingAboveACutover);
             }
         }
     }
@@ -740,12 +848,15 @@ impl Rules {
                     Sometimes::ReleaseLowersTheEnd
                 }
                 Notice::Lapsed { .. } => Sometimes::Lapse,
+                // It was not lapsed, as nothing was confirmed just now.
+                Notice::Resumed { .. } if telling.is_from_scan => Sometimes::AgreesAgain,
                 Notice::Resumed { .. } => Sometimes::Resumption,
                 Notice::Lost { loss: Loss::Superseded { .. }, .. } => Sometimes::Supersession,
                 Notice::Lost { loss: Loss::Store(StoreError::WrongGeneration { .. }), .. } => {
                     Sometimes::OldGenerationEnds
                 }
                 Notice::Hindered(Hindrance::NoneLeft(_)) => Sometimes::NoneLeft,
+                Notice::Hindered(Hindrance::Outvoted { .. }) => Sometimes::Outvoted,
                 _ => continue,
             };
             self.note(sometimes);
@@ -768,6 +879,14 @@ impl Rules {
             self.steps_of_code(world, code, out);
         }
         self.gc(world, out);
+        if self.bounds.peers {
+            let mut next = world.clone();
+            let revision = world.names(None).fresh_revision();
+            for code in next.kept.codes.iter_mut().skip(self.bounds.codes as usize).flatten() {
+                *code = Arc::new(Stored { record: code.record.clone(), revision });
+            }
+            out.push(Action { what: What::PeersRenew, next });
+        }
         self.backup_and_restore(world, out);
         if self.bounds.cutover {
             self.cut_over(world, out);
@@ -777,18 +896,26 @@ impl Rules {
     fn steps_of_code(&self, world: &World, code: u32, out: &mut Vec<Action>) {
         let Some(record) = world.record(code) else { return };
         // The clock of whoever does it cannot matter where there is no quarantine: the earliest.
-        let now = Now { boot_ms: 0, wall_ms: TICK_MS, clock_error_ms: 0 };
+        let ticks = if self.bounds.quarantine > 0 { self.bounds.ticks } else { 1 };
+        let quarantine_ms = self.bounds.quarantine * TICK_MS;
         let [nonce, _] = world.names(None).fresh_nonces();
-        if let Ok(expired) = protocol::expire_alone(record, 0, &now, nonce) {
-            let what = What::ExpireAlone { code };
-            Self::write(world, code, expired, what, |_| {}, out);
-            if world.owners.iter().any(|known| known.owner.grant.as_ref().is_some_and(|it| it.code == code)) {
-                self.note(Sometimes::LiveOwnerExpires);
+        for tick in 1..=ticks {
+            let now = Now { boot_ms: 0, wall_ms: tick * TICK_MS, clock_error_ms: 0 };
+            if let Ok(expired) = protocol::expire_alone(record, quarantine_ms, &now, nonce) {
+                let what = What::ExpireAlone { code };
+                Self::write(world, code, expired, what, |_| {}, out);
+                if world
+                    .owners
+                    .iter()
+                    .any(|known| known.owner.grant.as_ref().is_some_and(|it| it.code == code))
+                {
+                    self.note(Sometimes::LiveOwnerExpires);
+                }
             }
-        }
-        if world.left.fences > 0 {
-            let fenced = protocol::fence(record, 0, &now, nonce);
-            Self::write(world, code, fenced, What::Fence { code }, |next| next.left.fences -= 1, out);
+            if world.left.fences > 0 {
+                let fenced = protocol::fence(record, quarantine_ms, &now, nonce);
+                Self::write(world, code, fenced, What::Fence { code }, |next| next.left.fences -= 1, out);
+            }
         }
         if world.left.deletions > 0 {
             let mut next = world.clone();
@@ -862,41 +989,46 @@ impl Rules {
         out.push(Action { what: What::Restore, next });
     }
 
-    /// The three swaps of a cut-over, each a step.
+    /// The three acts of a cut-over, each a step, by the functions that an operator's command calls.
     fn cut_over(&self, world: &World, out: &mut Vec<Action>) {
-        let cluster = &world.kept.cluster.record;
-        let swap = |last_ms| {
-            let revision = world.names(None).fresh_cluster();
-            let record = ClusterRecord { cutover_last_ms: Some(last_ms), ..cluster.clone() };
-            let mut next = world.clone();
-            next.kept.cluster = Arc::new(Stored { record, revision });
-            next
+        let at = |wall_ms| Now { boot_ms: 0, wall_ms, clock_error_ms: 0 };
+        let mut act = |what, act: &dyn Fn(&ModelStore) -> Option<ClusterRecord>| {
+            let store = Self::store(world);
+            let record = act(&store)?;
+            let mut next = World { kept: store.into_kept(), ..world.clone() };
+            if let Some(former) = record.former.last() {
+                let last = former.last_ms / TICK_MS;
+                next.cutover = Cutover::Open(last);
+                let is_late = world.stamped.iter().any(|&stamped| above(stamped, last) != 0);
+                next.break_if(is_late, Always::NothingAboveACutover);
+            } else {
+                next.cutover = Cutover::Planned;
+            }
+            let is_raised = what == What::Scan && next.kept != world.kept;
+            if next != *world {
+                out.push(Action { what, next });
+            }
+            is_raised.then_some(())
         };
         match world.cutover {
             Cutover::None => {
                 for tick in 1..=self.bounds.ticks {
-                    let next = World { cutover: Cutover::Planned, ..swap(tick * TICK_MS) };
-                    out.push(Action { what: What::Plan { tick }, next });
+                    let plan = |store: &ModelStore| {
+                        let planned =
+                            store::plan_cutover(store, &self.next_layout, tick * TICK_MS + 1, &at(0));
+                        planned.ok()?.ok()
+                    };
+                    act(What::Plan { tick }, &plan);
                 }
             }
             Cutover::Planned => {
-                let ends = world.kept.codes.iter().flatten().map(|stored| stored.record.end_ms);
-                let last_ms = cluster.last_ms();
-                let raised_ms = ends.max().unwrap_or(0).max(last_ms);
-                let mut next = world.clone();
-                if raised_ms > last_ms && !mutation::active(Mutation::CutoverWithoutScan) {
-                    next = swap(raised_ms);
+                let scan = |store: &ModelStore| store::scan_cutover(store, &self.next_layout).ok()?.ok();
+                if act(What::Scan, &scan).is_some() {
                     self.note(Sometimes::CutoverIsRaised);
                 }
-                next.cutover = Cutover::Scanned;
-                out.push(Action { what: What::Scan, next });
-            }
-            Cutover::Scanned => {
-                let last = cluster.last_ms() / TICK_MS;
-                let mut next = World { cutover: Cutover::Open(last), ..world.clone() };
-                let is_late = world.stamped.iter().any(|&stamped| above(stamped, last) != 0);
-                next.break_if(is_late, Always::NothingAboveACutover);
-                out.push(Action { what: What::Open, next });
+                // Whoever leaves the scan out is refused where it would have found anything.
+                let now = at(u64::from(Ticks::BITS) * TICK_MS);
+                act(What::Open, &|store| store::open_cutover(store, &self.next_layout, &now).ok()?.ok());
             }
             Cutover::Open(_) => {}
         }

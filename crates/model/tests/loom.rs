@@ -139,6 +139,29 @@ fn nothing_is_minted_after_stop_and_stop_tells_of_all_that_was() {
         assert_eq!(generator.stop(), None);
         assert_eq!(generator.mint(T + 3, &Bounds::OPEN, want(1)), Err(Refusal::Stopped));
     });
+    loom::model(stop_and_mint);
+}
+
+/// What `stop` returns covers all that another thread issues, before and after.
+fn stop_and_mint() {
+    let generator = shared(Policy::CLASSIC);
+    let other = Arc::clone(&generator);
+    let thread = thread::spawn(move || mint(&other, &[T, T + 1], 1, || u64::MAX));
+    let last_ms = generator.stop().unwrap();
+    let ids = thread.join().unwrap();
+    assert!(ids.iter().all(|&id| time_ms(id) <= last_ms), "issued after stop");
+    assert_eq!(generator.stop(), None);
+    assert_eq!(generator.mint(T + 2, &Bounds::OPEN, want(1)), Err(Refusal::Stopped));
+}
+
+/// An observe never revives a generator that another thread stops.
+fn stop_and_observe() {
+    let generator = shared(Policy::HYBRID);
+    let other = Arc::clone(&generator);
+    let thread = thread::spawn(move || other.observe(Id::new((T + 3) << 3 | 1), T, u64::MAX));
+    generator.stop().unwrap();
+    let _ = thread.join().unwrap();
+    assert_eq!(generator.mint(T + 9, &Bounds::OPEN, want(1)), Err(Refusal::Stopped));
 }
 
 #[test]
@@ -155,12 +178,34 @@ fn what_is_minted_after_an_observe_is_greater() {
         assert!(own.iter().all(|id| *id > foreign) && own.len() == 1);
         assert_all_differ(vec![own, thread.join().unwrap()]);
     });
-    loom::model(|| {
-        let generator = shared(Policy::HYBRID);
-        let other = Arc::clone(&generator);
-        let thread = thread::spawn(move || other.observe(Id::new((T + 3) << 3 | 1), T, u64::MAX));
-        generator.stop().unwrap();
-        let _ = thread.join().unwrap();
-        assert_eq!(generator.mint(T + 9, &Bounds::OPEN, want(1)), Err(Refusal::Stopped));
-    });
+    loom::model(stop_and_observe);
+}
+
+/// What a broken rule does in some order: the message of the first assertion that fails.
+#[cfg(snowmint_mutations)]
+fn broken(mutation: snowmint_core::mutation::Mutation, run: fn()) -> Option<String> {
+    // Loom's threads are all this one, which is the test's own.
+    snowmint_core::mutation::set(Some(mutation));
+    let result = std::panic::catch_unwind(|| loom::model(run));
+    snowmint_core::mutation::set(None);
+    let payload = result.err()?;
+    let text = payload.downcast_ref::<String>().cloned();
+    text.or_else(|| payload.downcast_ref::<&str>().map(|text| (*text).to_owned()))
+}
+
+#[cfg(snowmint_mutations)]
+#[test]
+fn a_stop_that_is_a_flag_and_one_that_is_undone_are_caught() {
+    // Shows that each of the two broken rules of stopping fails in some order of two threads, by the assertion that is
+    // about it, and that neither does so where nothing is broken.
+    use snowmint_core::mutation::Mutation;
+    for (mutation, run, message) in [
+        (Mutation::StopAsFlag, stop_and_mint as fn(), "issued after stop"),
+        (Mutation::StopUndone, stop_and_observe, "Stopped"),
+    ] {
+        let broken = broken(mutation, run);
+        println!("{}: {broken:?}", mutation.name());
+        assert!(broken.is_some_and(|text| text.contains(message)), "{} was not caught", mutation.name());
+        loom::model(run);
+    }
 }

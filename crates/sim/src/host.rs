@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use snowmint_core::{AtomicGenerator, Grant, Layout, LeaseError, MarkError, Minter, Ports};
-use snowmint_lease::{Event, Keeper, Now, RequestId};
+use snowmint_lease::{Event, Keeper, Now, RequestId, Revision};
 
 use crate::WallClock;
 use crate::ledger::GeneratorId;
@@ -145,6 +145,12 @@ pub(crate) struct Process {
     pub(crate) nonce: u128,
     pub(crate) told: Vec<Told>,
     pub(crate) last_swap: Option<LastSwap>,
+    /// What the keeper's last scan showed, and whether the hosts that renewed since the one before are right about the
+    /// time, and enough to outvote a clock.
+    pub(crate) scanned: Vec<(u32, Revision)>,
+    pub(crate) has_right_peers: bool,
+    /// The generation that the keeper last read of.
+    pub(crate) generation: Option<u16>,
     /// The request whose reply the keeper waits for, and when that was sent by the boot-time clock.
     pub(crate) standing: Option<(RequestId, u64)>,
     /// When the keeper is woken next, in microseconds of true time.

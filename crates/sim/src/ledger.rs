@@ -41,6 +41,9 @@ pub enum Rule {
     Lead,
     /// After a cut-over no ID of the old layout lies above its planned end, nor any of the new one below.
     CutOver,
+    /// A clock that is hours ahead raises no end once three or more peers, whose clocks are right, have renewed between its
+    /// keeper's scans.
+    Agreement,
     /// Where nothing is wrong, IDs are had.
     Available,
 }
@@ -64,6 +67,7 @@ impl Rule {
             Self::Observed => "observed",
             Self::Lead => "lead",
             Self::CutOver => "cut-over",
+            Self::Agreement => "agreement",
             Self::Available => "available",
         }
     }
@@ -257,6 +261,12 @@ impl Ledger {
     pub(crate) fn reach_ms(&self, region: u32) -> u64 {
         let of_region = self.code_index.iter().filter(|((_, at, _), _)| *at == region);
         of_region.filter_map(|(_, &at)| self.codes.get(at)).map(|code| code.reach_ms).max().unwrap_or(0)
+    }
+
+    /// How many codes of a region may be stamped above this millisecond.
+    pub(crate) fn codes_above(&self, region: u32, ms: u64) -> usize {
+        let of_region = self.code_index.iter().filter(|((_, at, _), _)| *at == region);
+        of_region.filter_map(|(_, &at)| self.codes.get(at)).filter(|code| code.reach_ms > ms).count()
     }
 
     /// A swap was carried out by a store: `before` was replaced by `after`.

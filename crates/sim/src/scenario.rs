@@ -2,7 +2,7 @@
 
 use snowmint_core::{Layout, Policy};
 
-use crate::{Rng, Shape};
+use crate::{Rng, Shape, Step};
 
 /// What may befall somebody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +70,9 @@ pub enum Clocks {
     Random,
     /// All are right but for this, of which their error bounds do not tell.
     All(Shape),
+    /// All are right but that of the first worker of each region, which is set at this moment, by this much, and does not
+    /// tell.
+    OneSet(Step),
 }
 
 /// How much is asked of a worker.
@@ -112,6 +115,8 @@ pub struct Scenario {
     pub network: Network,
     /// The wall clocks.
     pub clocks: Clocks,
+    /// Whether every keeper compares its clock with its peers'.
+    pub compares_clocks: bool,
     /// Of 1,000 mints, how many are held up between the check of the bounds and the issue.
     pub held_up_per_mille: u64,
     /// Of 1,000 mints, how many observe somebody else's ID first.
@@ -121,6 +126,9 @@ pub struct Scenario {
     /// Which faults there are.
     pub faults: Vec<Fault>,
 }
+
+/// Eight hours in microseconds.
+const HOURS_8_US: i64 = 8 * 3_600 * 1_000_000;
 
 /// Unix milliseconds at the beginning of every world.
 pub const BEGIN_MS: u64 = 1_750_000_000_000;
@@ -151,6 +159,7 @@ impl Scenario {
                 doubled_per_mille: 0,
             },
             clocks: Clocks::All(Shape::Steady),
+            compares_clocks: false,
             held_up_per_mille: 0,
             observe_per_mille: 0,
             fault_every_ms: 0,
@@ -194,6 +203,10 @@ impl Scenario {
             Fault::ALL.into_iter().filter(|_| rng.chance(500)).collect()
         };
         let top_us = u64::from(window_ms) * 1_000;
+        let run_ms = u64::from(window_ms) * rng.between(15, 40);
+        // Eight hours ahead: from the beginning, or some time later.
+        let at_us = if rng.chance(500) { 0 } else { rng.below(run_ms * 1_000) };
+        let set = Step { at_us, by_us: HOURS_8_US };
         Self {
             seed,
             layout,
@@ -203,7 +216,7 @@ impl Scenario {
             fixed: u32::try_from(rng.below(3)).unwrap_or(0).min((1 << workers) - 1),
             policy,
             window_ms,
-            run_ms: u64::from(window_ms) * rng.between(15, 40),
+            run_ms,
             load: Load {
                 every_us: rng.between(1_000, top_us / 20),
                 runs: u32::try_from(rng.between(1, 3)).unwrap_or(1),
@@ -217,7 +230,12 @@ impl Scenario {
                 late_per_mille: rng.pick(&[0, 0, 20, 200]).copied().unwrap_or(0),
                 doubled_per_mille: rng.pick(&[0, 50]).copied().unwrap_or(0),
             },
-            clocks: if rng.chance(750) { Clocks::Random } else { Clocks::All(Shape::Steady) },
+            clocks: match rng.below(8) {
+                0 => Clocks::All(Shape::Steady),
+                1 => Clocks::OneSet(set),
+                _ => Clocks::Random,
+            },
+            compares_clocks: rng.chance(500),
             held_up_per_mille: rng.pick(&[0, 5, 50]).copied().unwrap_or(0),
             observe_per_mille: rng.pick(&[0, 20, 200]).copied().unwrap_or(0),
             fault_every_ms: u64::from(window_ms) * rng.between(1, 4) / 2,

@@ -2,22 +2,26 @@
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::fmt;
 use std::num::NonZeroU32;
 use std::rc::Rc;
 
 use snowmint_core::mutation::{self, Mutation};
 use snowmint_core::{AtomicGenerator, Bounds, Grant, Id, Layout, MintError, Minter, Refusal, Run};
+use snowmint_lease::agreement::FRESH_PEERS_MIN;
 use snowmint_lease::{
-    ClusterRecord, Event, Keeper, KeeperConfig, MemoryBackup, MemoryStore, Notice, Now, Owner, Phase, Reply,
-    Request, RequestId, State, Stopped, Store, StoreError, Then, perform, store,
+    ClusterRecord, CodeRecord, Event, Keeper, KeeperConfig, MemoryBackup, MemoryStore, Notice, Now, Owner,
+    Phase, Reply, Request, RequestId, State, Stopped, Store, StoreError, Stored, Then, perform, store,
 };
 
 use crate::host::{Desk, Disk, Form, Host, HostPorts, Instance, LastSwap, Process, Right, Told};
 use crate::ledger::{Ledger, Mint};
 use crate::scenario::{BEGIN_MS, Clocks};
-use crate::{Fault, Rng, Rule, Scenario, Summary, Violation, WallClock};
+use crate::{Fault, Rng, Rule, Scenario, Shape, Summary, Violation, WallClock};
+
+/// A clock that is further ahead than any other fault sets one.
+const HOURS_AHEAD_MS: u64 = 6 * 3_600_000;
 
 /// How many backups a region keeps.
 const BACKUPS_MAX: usize = 3;
@@ -79,7 +83,8 @@ enum Coming {
     Fault,
     Repair { region: usize },
     Plan { region: usize },
-    Open { region: usize, last_ms: u64 },
+    Scan { region: usize },
+    Open { region: usize },
 }
 
 impl Coming {
@@ -298,6 +303,11 @@ impl World {
         })
     }
 
+    /// How many codes of a region any grant may stamp above this Unix millisecond with.
+    pub fn codes_above(&self, region: u32, ms: u64) -> usize {
+        self.ledger.codes_above(region, ms)
+    }
+
     /// How far any grant of a region reaches, in Unix milliseconds.
     pub fn reach_ms(&self, region: u32) -> u64 {
         self.ledger.reach_ms(region)
@@ -343,6 +353,15 @@ impl World {
             Clocks::Random => WallClock::random(BEGIN_MS, run_us, &mut self.rng),
             Clocks::All(shape) => {
                 WallClock { shape: shape.clone(), is_honest: false, ..WallClock::steady(BEGIN_MS) }
+            }
+            Clocks::OneSet(step) => {
+                let is_first = fixed.is_none() && !self.hosts.iter().any(|host| host.region == region);
+                let steps = if is_first { vec![*step] } else { Vec::new() };
+                WallClock {
+                    shape: Shape::Stepping { steps },
+                    is_honest: false,
+                    ..WallClock::steady(BEGIN_MS)
+                }
             }
         };
         let host = Host {
@@ -391,7 +410,8 @@ impl World {
             }
             Coming::Repair { region } => self.restore(region),
             Coming::Plan { region } => self.plan_cutover(region),
-            Coming::Open { region, last_ms } => self.open_cutover(region, last_ms),
+            Coming::Scan { region } => self.scan_cutover(region),
+            Coming::Open { region } => self.open_cutover(region),
             // Meant for a process that is gone.
             Coming::Wake { .. } | Coming::Reply { .. } | Coming::Mint { .. } | Coming::Issue { .. } => {}
         }
@@ -428,6 +448,7 @@ impl World {
                 window_ms,
                 lead_ms,
                 clock_error_ms_max,
+                compares_clocks: self.scenario.compares_clocks,
                 ..KeeperConfig::embedded(host.layout, host.region, owner)
             };
             let Ok(keeper) = Keeper::new(config) else { return };
@@ -450,6 +471,9 @@ impl World {
             nonce,
             told: Vec::new(),
             last_swap: None,
+            scanned: Vec::new(),
+            generation: None,
+            has_right_peers: false,
             standing: None,
             wake_us: u64::MAX,
             emitted_ms: None,
@@ -564,6 +588,21 @@ impl World {
                 _ => held.unwrap_or(0),
             };
             process.last_swap = Some(LastSwap { code: *code, ticket, end_ms: record.end_ms });
+            let hours_ahead_ms = BEGIN_MS + now_us / 1_000 + HOURS_AHEAD_MS;
+            let is_ahead = host.clock.now_ms(now_us) > hours_ahead_ms && record.end_ms > hours_ahead_ms;
+            let end_before_ms = keeper.view().map_or(0, |view| view.end_ms);
+            if is_ahead
+                && record.state == State::Active
+                && record.end_ms > end_before_ms
+                && process.has_right_peers
+            {
+                self.ledger.violate(Rule::Agreement, now_us, || {
+                    format!(
+                        "{}: code {code} is raised to {} by a clock hours ahead",
+                        host.name, record.end_ms
+                    )
+                });
+            }
         }
         if self.lines.is_some() && matches!(request, Request::Swap { .. }) {
             let text = request_shown(&request);
@@ -652,6 +691,11 @@ impl World {
         let Right::Leased(keeper) = &desk.right else { return };
         let is_standing = process.standing.is_some_and(|(standing, _)| standing == id);
         let held = keeper.borrow().view();
+        match &reply {
+            Reply::Scan(codes) if is_standing => self.look_at_peers(at, codes),
+            Reply::Cluster(stored) if is_standing => self.look_at_generation(at, stored.record.generation),
+            _ => {}
+        }
         let generation = match &reply {
             Reply::Cluster(stored) => Some(u64::from(stored.record.generation)),
             _ => None,
@@ -666,6 +710,42 @@ impl World {
                 }
             }
         }
+    }
+
+    /// A store that was put back shows writes of long ago: what was scanned before tells nothing.
+    fn look_at_generation(&mut self, at: usize, generation: u16) {
+        let Some(process) = self.process(at) else { return };
+        if process.generation.replace(generation).is_some_and(|before| before != generation) {
+            process.scanned.clear();
+            process.has_right_peers = false;
+        }
+    }
+
+    /// What a scan tells of a keeper's peers, as only the world can judge it.
+    fn look_at_peers(&mut self, at: usize, codes: &[(u32, Stored<CodeRecord>)]) {
+        let clock_error_ms_max = self.scenario.policy.clock_error_ms_max;
+        let is_compared = self.scenario.compares_clocks;
+        let true_ms = BEGIN_MS + self.now_us / 1_000;
+        let Some(process) = self.process(at) else { return };
+        let Right::Leased(keeper) = &process.desk.right else { return };
+        let own = keeper.borrow().config().owner.clone();
+        let mut peers = BTreeMap::new();
+        for (code, Stored { record, revision }) in codes {
+            let is_fresh = process.scanned.iter().any(|(other, before)| other == code && before != revision);
+            let is_known = record.clock_error_ms != u32::MAX && record.clock_error_ms <= clock_error_ms_max;
+            if let Some(owner) = &record.owner
+                && is_fresh
+                && is_known
+                && record.state == State::Active
+                && *owner != own
+            {
+                let is_right = record.stamp_ms.abs_diff(true_ms) < HOURS_AHEAD_MS / 2;
+                *peers.entry(owner.clone()).or_insert(true) &= is_right;
+            }
+        }
+        let right = peers.values().filter(|is_right| **is_right).count();
+        process.has_right_peers = is_compared && right >= FRESH_PEERS_MIN && right * 2 > peers.len();
+        process.scanned = codes.iter().map(|(code, stored)| (*code, stored.revision)).collect();
     }
 
     // The generator.
@@ -1073,8 +1153,8 @@ impl World {
         number: u32,
         code: u32,
         cluster: &ClusterRecord,
-        before: &snowmint_lease::CodeRecord,
-        after: &snowmint_lease::CodeRecord,
+        before: &CodeRecord,
+        after: &CodeRecord,
     ) {
         let ticket = cluster.ticket(code, after.term);
         let window_ms = self.scenario.window_ms;
@@ -1091,7 +1171,7 @@ impl World {
         let freed = store::gc(&region.store, &now, &mut || rng.nonce()).unwrap_or_default();
         let after = region.store.scan().unwrap_or_default();
         for code in freed {
-            let find = |scan: &[(u32, snowmint_lease::Stored<snowmint_lease::CodeRecord>)]| {
+            let find = |scan: &[(u32, Stored<CodeRecord>)]| {
                 scan.iter().find(|(other, _)| *other == code).map(|(_, stored)| stored.record.clone())
             };
             if let (Some(before), Some(after)) = (find(&before), find(&after)) {
@@ -1166,6 +1246,8 @@ impl World {
             process.waiting.as_ref().map(|grant| Grant::new(grant.node(), grant.ticket(), grant.floor_ms()));
         let (nonce, told, last_swap, standing) =
             (process.nonce, process.told.clone(), process.last_swap, process.standing);
+        let (scanned, has_right_peers) = (process.scanned.clone(), process.has_right_peers);
+        let generation = process.generation;
         let old = process.instance.clone();
         let clone = Host {
             name: format!("{}'", host.name),
@@ -1196,6 +1278,9 @@ impl World {
                 nonce,
                 told,
                 last_swap,
+                scanned,
+                generation,
+                has_right_peers,
                 standing,
                 wake_us,
                 emitted_ms: None,
@@ -1230,51 +1315,37 @@ impl World {
 
     fn plan_cutover(&mut self, at: usize) {
         let now = self.operators_now();
-        let ahead_ms = self.rng.below(u64::from(self.scenario.window_ms));
-        let Some(region) = self.regions.get(at) else { return };
+        let window_ms = u64::from(self.scenario.window_ms);
+        let cutover_ms = now.wall_ms + 2 + self.rng.below(window_ms);
+        let scan_us = self.now_us + self.rng.below(window_ms * 1_000);
+        let (Some(next), Some(region)) = (self.scenario.next_layout, self.regions.get(at)) else { return };
         let number = region.number;
-        let mut last_ms = now.wall_ms + ahead_ms;
-        // Every swap after this one compares the cluster record, and so knows of the plan.
-        let plan = |last_ms| {
-            let stored = region.store.cluster()?;
-            let planned = ClusterRecord { cutover_last_ms: Some(last_ms), ..stored.record };
-            region.store.swap_cluster(stored.revision, &planned)
-        };
-        if plan(last_ms).is_err() {
-            return;
+        if let Ok(Ok(planned)) = store::plan_cutover(&region.store, &next, cutover_ms, &now) {
+            let last_ms = planned.last_ms();
+            self.note("operator", || format!("plans the last millisecond of region {number}: {last_ms}"));
+            self.plan(scan_us, Coming::Scan { region: at });
         }
-        if !mutation::active(Mutation::CutoverWithoutScan) {
-            let ends = region.store.scan().unwrap_or_default();
-            let end_ms = ends.iter().map(|(_, stored)| stored.record.end_ms).max().unwrap_or(0);
-            if end_ms > last_ms {
-                last_ms = end_ms;
-                let _ = plan(last_ms);
-            }
-        }
-        self.note("operator", || format!("plans the last millisecond of region {number}: {last_ms}"));
-        let open_us = (last_ms.saturating_sub(BEGIN_MS) + 2) * 1_000;
-        self.plan(open_us.max(self.now_us), Coming::Open { region: at, last_ms });
     }
 
-    fn open_cutover(&mut self, at: usize, last_ms: u64) {
-        let Some(layout) = self.scenario.next_layout else { return };
-        let window_us = u64::from(self.scenario.window_ms) * 1_000;
-        let Some(region) = self.regions.get(at) else { return };
+    fn scan_cutover(&mut self, at: usize) {
+        let (Some(next), Some(region)) = (self.scenario.next_layout, self.regions.get(at)) else { return };
         let number = region.number;
-        let Ok(stored) = region.store.cluster() else { return };
-        let mut opened = ClusterRecord {
-            layout,
-            cutover_last_ms: None,
-            not_before_ms: stored.record.not_before_ms.max(last_ms),
-            ..stored.record.clone()
-        };
-        opened.former.push(snowmint_lease::FormerLayout { layout: stored.record.layout, last_ms });
-        let missing: Vec<_> = (stored.record.codes()..opened.codes())
-            .map(|code| (code, snowmint_lease::CodeRecord::UNUSED))
-            .collect();
-        let _ = region.store.create_codes(&missing);
-        let _ = region.store.swap_cluster(stored.revision, &opened);
-        self.ledger.cut_over(number, last_ms);
+        if let Ok(Ok(scanned)) = store::scan_cutover(&region.store, &next) {
+            let last_ms = scanned.last_ms();
+            self.note("operator", || format!("scans: the last millisecond of region {number} is {last_ms}"));
+            let open_us = (last_ms.saturating_sub(BEGIN_MS) + 2) * 1_000;
+            self.plan(open_us.max(self.now_us), Coming::Open { region: at });
+        }
+    }
+
+    fn open_cutover(&mut self, at: usize) {
+        let now = self.operators_now();
+        let window_us = u64::from(self.scenario.window_ms) * 1_000;
+        let (Some(layout), Some(region)) = (self.scenario.next_layout, self.regions.get(at)) else { return };
+        let number = region.number;
+        let Ok(Ok(opened)) = store::open_cutover(&region.store, &layout, &now) else { return };
+        let Some(former) = opened.former.last() else { return };
+        self.ledger.cut_over(number, former.last_ms);
         self.note("operator", || format!("opens the next layout in region {number}"));
         // The new version is rolled out, one machine after the other.
         for at in 0..self.hosts.len() {
@@ -1333,6 +1404,8 @@ fn shown(notice: &Notice) -> String {
         Notice::Lost { ticket, loss } => format!("ticket {ticket:x} is lost: {loss}"),
         Notice::Released { ticket, end_ms } => format!("ticket {ticket:x} is released at {end_ms}"),
         Notice::Unreleased { ticket } => format!("ticket {ticket:x} is not released; it will expire"),
-        Notice::Hindered(hindrance) => format!("has no code: {hindrance}"),
+        Notice::Hindered(hindrance) => format!("is hindered: {hindrance}"),
+        Notice::OddPeers { codes, peers } => format!("finds the clocks of {codes:?} odd, of {peers} peers"),
+        Notice::Uncompared { error } => format!("cannot compare clocks: {error}"),
     }
 }

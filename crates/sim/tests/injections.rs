@@ -10,7 +10,7 @@ use snowmint_lease::{
     ClusterRecord, Event, Keeper, KeeperConfig, Loss, MemoryStore, Notice, Now, Owner, Reply, Request,
     Stopped, Then, init, perform, step,
 };
-use snowmint_sim::{BEGIN_MS, Clocks, Load, Scenario, Shape, Step, WallClock, World};
+use snowmint_sim::{BEGIN_MS, Clocks, Fault, Load, Network, Scenario, Shape, Step, WallClock, World};
 
 const LAYOUT: Layout = Layout::SNOWMINT;
 
@@ -288,5 +288,47 @@ fn injection_7_the_last_millisecond_of_41_bits_and_the_one_after() {
             matches!(back, Err(Refusal::LayoutEnded { .. } | Refusal::ClockRolledBack { .. })),
             "{back:?}"
         );
+    }
+}
+
+#[test]
+fn f15_a_worker_eight_hours_ahead_spoils_no_code_among_three_peers_and_one_at_most_where_there_are_fewer() {
+    // F15: shows one worker of a region whose clock is set 8 h ahead and does not say so, from its start or later, among
+    // 0 to 7 others, over messages that are lost, with releases: nothing is raised that peers could have seen (the rule
+    // `Agreement`, in every world); among plenty of peers no code is spoilt at all; and where nobody can tell it, one is,
+    // however often it gives that back.
+    let by_us = 8 * 3_600_000_000;
+    for seed in 0..120 {
+        let peers = u32::try_from(seed % 8).unwrap();
+        let is_late = seed % 3 > 0;
+        // Where the others begin at the same time as it, it may be before them: it is set once they are there.
+        let at_us = if is_late || peers >= 3 { 5_000_000 } else { 0 };
+        let scenario = Scenario {
+            leased: peers + 1,
+            clocks: Clocks::OneSet(Step { at_us, by_us }),
+            compares_clocks: true,
+            run_ms: 40_000,
+            load: Load { every_us: 10_000, runs: 1, ids_max: 10, is_even: true },
+            // All of it is short of what makes peers silent for the time between two scans.
+            network: Network {
+                lost_per_mille: if is_late { 20 } else { 0 },
+                ..Scenario::quiet(seed).network
+            },
+            fault_every_ms: 2_000,
+            faults: vec![Fault::Release],
+            ..Scenario::quiet(seed)
+        };
+        let mut world = World::new(scenario);
+        world.run();
+        assert_eq!(world.violation(), None, "seed {seed}");
+        let spoilt = world.codes_above(0, BEGIN_MS + 3_600_000);
+        // What is lost on the way may be a release: then it takes another code while the first expires.
+        assert!(spoilt <= if is_late { 2 } else { 1 }, "seed {seed}: {spoilt} codes, {peers} peers");
+        if peers >= 6 {
+            assert_eq!(spoilt, 0, "seed {seed}: {peers} peers");
+        }
+        if peers < 2 && at_us == 0 {
+            assert_eq!(spoilt, 1, "seed {seed}: nobody told it");
+        }
     }
 }

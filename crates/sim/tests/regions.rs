@@ -15,6 +15,8 @@ fn scenario(seed: u64, regions: u32, leased: u32, run_ms: u64, load: Load) -> Sc
         load,
         window_ms: WINDOW_MS,
         clocks: Clocks::All(Shape::Steady),
+        // As a fleet does: it refuses nobody whose clock is right.
+        compares_clocks: true,
         ..Scenario::quiet(seed)
     }
 }

@@ -20,5 +20,19 @@ pub(crate) fn mutations(workspace: &Workspace) -> Result<Outcome> {
     let mut cargo = sim::mutated(workspace);
     cargo.arg("run").args(sim::target(workspace));
     run(cargo.args(["--quiet", "--release", "--locked", "--package", MODEL, "--", "--mutations"]))?;
+    // What takes the order of threads to be seen.
+    let mut cargo = sim::mutated(workspace);
+    cargo.arg("test").args(sim::target(workspace));
+    run(cargo.args([
+        "--quiet",
+        "--locked",
+        "--package",
+        MODEL,
+        "--test",
+        "loom",
+        "--",
+        "caught",
+        "--nocapture",
+    ]))?;
     Ok(Outcome::Note(String::from("each was caught; the lines above say by what, after how many states")))
 }

@@ -82,6 +82,9 @@ impl Keeper {
         if let Some(cluster) = &self.cluster {
             tell(Name::Cluster(cluster.revision));
         }
+        if let Some(first) = &self.peers.first {
+            first.revisions.iter().for_each(|(_, revision)| tell(Name::Revision(*revision)));
+        }
     }
 
     /// Gives every nonce and every revision of a code's record that it remembers another number.
@@ -110,6 +113,9 @@ impl Keeper {
         }
         if let Some((.., Asked::Swap(record))) = &mut self.asked {
             nonce(&mut record.nonce);
+        }
+        if let Some(first) = &mut self.peers.first {
+            first.revisions.iter_mut().for_each(|(_, revision)| revision.rename(number));
         }
     }
 
@@ -192,6 +198,11 @@ impl Keeper {
             held.is_lapsed = false;
             held.unknown.iter_mut().for_each(|sent| sent.boot_ms = SETTLED_BOOT_MS);
         }
+        if let Some(first) = &mut self.peers.first {
+            // An older scan is the same to a checker, whose clocks are wrong by more or not at all.
+            shift(&mut first.sent_boot_ms, SETTLED_BOOT_MS - 2 * window_ms);
+        }
+        self.peers.forget_what_is_reported();
         // Races lost count up to the delay that they cause.
         self.tries = self.tries.min(5);
         self.watches.clear();
