@@ -43,6 +43,8 @@
 //! | [`protocol`] | the operations: pure functions from record to record |
 //! | [`store`] | what is asked of a store, and what can be done with nothing more (init, fence, free, gc, recover) |
 //! | [`keeper`] | the worker's side: a state machine without IO |
+//! | [`desk`] | the service's side for runtimes that cannot reach a store: runs the operations for them |
+//! | [`remote`] | such a runtime's side: a state machine without IO |
 //! | [`agreement`] | whether my clock agrees with my peers' |
 //! | [`encoding`] | the bytes of a record |
 //!
@@ -65,6 +67,7 @@
 pub mod agreement;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+pub mod desk;
 mod driver;
 pub mod encoding;
 mod error;
@@ -73,8 +76,10 @@ pub mod keeper;
 mod memory;
 pub mod protocol;
 mod record;
+pub mod remote;
 pub mod store;
 
+pub use desk::{CallError, Desk, DeskConfig};
 pub use driver::{Step, perform, step};
 pub use encoding::DecodeError;
 pub use error::{StoreError, Subject};
@@ -90,4 +95,5 @@ pub use record::{
     CODES_MAX, ClusterError, ClusterRecord, CodeRecord, FORMER_LAYOUTS_MAX, FormerLayout, OWNER_CHARS_MAX,
     Owner, OwnerError, State,
 };
+pub use remote::{LeaseService, RemoteConfig, RemoteEvent, RemoteKeeper};
 pub use store::{Revision, Store, Stored, init};

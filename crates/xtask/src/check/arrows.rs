@@ -27,6 +27,7 @@ const ARROWS: &[Arrows] = &[
     Arrows { from: "snowmint-lease", to: &["snowmint-core"], others: Others::Only(&[]) },
     Arrows { from: "snowmint-lease-redb", to: &["snowmint-core", "snowmint-lease"], others: Others::Any },
     Arrows { from: "snowmint-lease-etcd", to: &["snowmint-core", "snowmint-lease"], others: Others::Any },
+    Arrows { from: "snowmint-lease-http", to: &["snowmint-core", "snowmint-lease"], others: Others::Any },
     Arrows { from: "snowmint-sim", to: &["snowmint-core", "snowmint-lease"], others: Others::Only(&[]) },
     Arrows {
         from: "snowmint-model",
@@ -42,7 +43,13 @@ const ARROWS: &[Arrows] = &[
     // Never the component: the host loads it as an artifact and has no second path.
     Arrows {
         from: "snowmint",
-        to: &["snowmint-core", "snowmint-lease", "snowmint-lease-redb", "snowmint-lease-etcd"],
+        to: &[
+            "snowmint-core",
+            "snowmint-lease",
+            "snowmint-lease-redb",
+            "snowmint-lease-etcd",
+            "snowmint-lease-http",
+        ],
         others: Others::Any,
     },
     Arrows { from: "xtask", to: &[], others: Others::Any },
