@@ -75,7 +75,7 @@ struct Used {
     ticket: u64,
     code: u32,
     floor_ms: u64,
-    used_ms: u64,
+    end_ms: u64,
     is_stopped: bool,
 }
 
@@ -158,12 +158,12 @@ impl World {
             it.taken = Some(view.ticket);
             self.granted += 1;
             let (ticket, code, floor_ms) = (view.ticket, view.code, view.floor_ms);
-            self.used.push(Used { ticket, code, floor_ms, used_ms: floor_ms, is_stopped: false });
+            self.used.push(Used { ticket, code, floor_ms, end_ms: floor_ms, is_stopped: false });
         }
         if it.taken == Some(view.ticket) {
             let used = self.used.iter_mut().find(|used| used.ticket == view.ticket).unwrap();
             if !used.is_stopped {
-                used.used_ms = used.used_ms.max(view.end_ms);
+                used.end_ms = used.end_ms.max(view.end_ms);
             }
         }
         self.assert_disjoint();
@@ -173,10 +173,10 @@ impl World {
         for (index, one) in self.used.iter().enumerate() {
             for other in &self.used[index + 1..] {
                 let overlap = one.code == other.code
-                    && one.floor_ms < other.used_ms
-                    && other.floor_ms < one.used_ms
-                    && one.floor_ms < one.used_ms
-                    && other.floor_ms < other.used_ms;
+                    && one.floor_ms < other.end_ms
+                    && other.floor_ms < one.end_ms
+                    && one.floor_ms < one.end_ms
+                    && other.floor_ms < other.end_ms;
                 assert!(!overlap, "{}: {one:?} and {other:?} overlap", self.name);
             }
         }
@@ -222,9 +222,9 @@ impl World {
             let stop = self.random.next();
             let used = self.used.iter_mut().find(|used| used.ticket == ticket).unwrap();
             // The generator is stopped somewhere within what it was given.
-            used.used_ms = used.floor_ms + stop % (used.used_ms - used.floor_ms + 1);
+            used.end_ms = used.floor_ms + stop % (used.end_ms - used.floor_ms + 1);
             used.is_stopped = true;
-            Stopped { ticket, last_reserved_ms: used.used_ms }
+            Stopped { ticket, last_reserved_ms: used.end_ms }
         });
         self.tell(client, RemoteEvent::Release { stopped, then });
     }
@@ -296,7 +296,7 @@ impl World {
                     self.random_act();
                 }
                 self.store.restore(&backup);
-                let last_ms = self.used.iter().map(|used| used.used_ms).max().unwrap_or(0);
+                let last_ms = self.used.iter().map(|used| used.end_ms).max().unwrap_or(0);
                 recover(&self.store, last_ms, WINDOW_MS, &self.now(0)).unwrap().unwrap();
             }
             _ => {}

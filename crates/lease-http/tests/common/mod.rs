@@ -5,7 +5,7 @@
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Instant, SystemTime};
 
@@ -102,10 +102,14 @@ impl Drop for Server {
 }
 
 /// All that stands between axum and the desk.
-async fn handle(State(shared): State<Arc<Shared>>, request: axum::extract::Request) -> axum::response::Response {
+async fn handle(
+    State(shared): State<Arc<Shared>>,
+    request: axum::extract::Request,
+) -> axum::response::Response {
     shared.served.fetch_add(1, Ordering::SeqCst);
     let (parts, body) = request.into_parts();
-    let header = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok().map(str::to_owned));
+    let header =
+        |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok().map(str::to_owned));
     if shared.token.is_some() && header("authorization") != shared.token {
         return translate(Problem::new(Fault::Unauthorised).into_response());
     }
@@ -172,6 +176,7 @@ pub enum Wire {
 /// A wire to a server that can be cut on either side.
 pub struct Proxy {
     port: u16,
+    to: Arc<AtomicU16>,
     wire: Arc<AtomicU8>,
 }
 
@@ -182,10 +187,14 @@ impl Proxy {
         let port = listener.local_addr().unwrap().port();
         let wire = Arc::new(AtomicU8::new(Wire::Whole as u8));
         let shared = Arc::clone(&wire);
+        let to = Arc::new(AtomicU16::new(to));
+        let leads_to = Arc::clone(&to);
         thread::spawn(move || {
             for client in listener.incoming() {
                 let Ok(client) = client else { return };
-                let Ok(server) = TcpStream::connect(("127.0.0.1", to)) else { continue };
+                let Ok(server) = TcpStream::connect(("127.0.0.1", leads_to.load(Ordering::SeqCst))) else {
+                    continue;
+                };
                 client.set_nodelay(true).unwrap();
                 server.set_nodelay(true).unwrap();
                 let there = (client.try_clone().unwrap(), server.try_clone().unwrap());
@@ -193,11 +202,16 @@ impl Proxy {
                 pump((server, client), Arc::clone(&shared), Wire::NoReplies);
             }
         });
-        Self { port, wire }
+        Self { port, to, wire }
     }
 
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// Leads new connections to this port.
+    pub fn lead_to(&self, port: u16) {
+        self.to.store(port, Ordering::SeqCst);
     }
 
     pub fn set(&self, wire: Wire) {
