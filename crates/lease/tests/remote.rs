@@ -466,6 +466,19 @@ fn a_nonce_is_answered_only_to_whoever_drew_it() {
 }
 
 #[test]
+fn a_release_that_bears_the_nonce_of_the_acquire_ends_the_grant_all_the_same() {
+    // Shows that a caller that draws nothing fresh is not given the grant again that it gave back, nor renews by it.
+    let rig = Rig::new(2);
+    let first = rig.serve(&acquire(N)).unwrap();
+    let low = N & u128::from(u64::MAX);
+    assert!(rig.serve(&renew(first.grant, N, low)).unwrap().is_repeated);
+    assert!(!rig.serve(&release(first.grant, N, None, low)).unwrap().is_repeated);
+    assert_eq!(rig.serve(&acquire(N)), Err(CallError::Spent));
+    assert!(rig.serve(&renew(first.grant, N, low)).is_err() && rig.serve(&renew(first.grant, N, 1)).is_err());
+    assert_eq!(rig.active(), 0);
+}
+
+#[test]
 fn a_grant_of_before_a_recovery_is_not_found_again() {
     // Shows that a repeated acquire is not answered with a grant that begins below the time of a recovery: what was
     // stamped since the backup lies above it.
@@ -734,6 +747,7 @@ fn an_answer_to_a_call_that_was_given_up_is_dropped() {
     let mut ms = 5_000;
     let mut nonces = BTreeSet::from([call.nonce()]);
     while nonces.len() == 1 {
+        assert!(ms < 20_000, "never given up");
         ms += 100;
         if let Some((_, call)) = keeper.handle(RemoteEvent::Time, &at(ms), random.nonce()).call {
             nonces.insert(call.nonce());
@@ -742,6 +756,64 @@ fn an_answer_to_a_call_that_was_given_up_is_dropped() {
     assert!(ms > 5_000 + u64::from(WINDOW_MS));
     let _ = keeper.handle(RemoteEvent::Answer { id: first, answer }, &at(ms), random.nonce());
     assert_eq!((keeper.view(), keeper.phase(ms)), (None, Phase::Acquiring));
+}
+
+#[test]
+fn an_error_of_an_exchange_that_was_given_up_is_dropped() {
+    // Shows that a late refusal, definite or not, says nothing about the exchange that stands, for a claim and a grant.
+    let mut random = Random(1);
+    let refused = LeaseRefusal::NotHolder { state: State::Free, term: 1 };
+    let errors = [
+        CallError::Refused(refused),
+        CallError::Store(StoreError::Io { detail: String::new() }),
+        CallError::Spent,
+        no_answer(),
+    ];
+    for is_held in [false, true] {
+        for error in &errors {
+            let rig = Rig::new(2);
+            let mut keeper = RemoteKeeper::new(config("me")).unwrap();
+            let mut tell =
+                |keeper: &mut RemoteKeeper, event, ms| keeper.handle(event, &at(ms), random.nonce());
+            let mut asked = tell(&mut keeper, RemoteEvent::Time, 5_000).call.unwrap();
+            if is_held {
+                let answer = Box::new(rig.serve(&asked.1));
+                let _ = tell(&mut keeper, RemoteEvent::Answer { id: asked.0, answer }, 5_000);
+                asked = tell(&mut keeper, RemoteEvent::Time, 5_400).call.unwrap();
+            }
+            // Given up, and asked again.
+            let mut ms = 5_400;
+            let standing = loop {
+                ms += 10;
+                if let Some((id, _)) = tell(&mut keeper, RemoteEvent::Time, ms).call {
+                    break id;
+                }
+            };
+            assert_ne!(standing, asked.0);
+            let before = (keeper.phase(ms), keeper.view(), keeper.hindrance().cloned());
+            let late = RemoteEvent::Answer { id: asked.0, answer: Box::new(Err(error.clone())) };
+            let output = tell(&mut keeper, late, ms);
+            assert_eq!((output.call, output.notices), (None, Vec::new()), "{error}");
+            assert_eq!((keeper.phase(ms), keeper.view(), keeper.hindrance().cloned()), before, "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_release_without_a_word_from_the_generator_gives_nothing_back() {
+    // Shows that where it is not known how far a grant was used, all of it counts; and none, if nobody ever had it.
+    for (is_taken, stopped_ticket, is_all) in
+        [(true, None, true), (true, Some(7), true), (false, None, false), (false, Some(7), false)]
+    {
+        let mut it = Held::new();
+        let view = it.keeper.view().unwrap();
+        assert!(!is_taken || it.keeper.take_grant(5_000).is_some());
+        let stopped = stopped_ticket.map(|ticket| Stopped { ticket, last_reserved_ms: T + 5_001 });
+        let notices = it.tell(RemoteEvent::Release { stopped, then: Then::End }, 5_100, 0);
+        let end_ms = if is_all { view.end_ms } else { view.floor_ms };
+        assert_eq!(notices, [Notice::Released { ticket: view.ticket, end_ms }]);
+        assert_eq!(it.wire.rig.store.read(view.code).unwrap().record.end_ms, end_ms);
+    }
 }
 
 #[test]
@@ -792,12 +864,20 @@ fn another_layout_or_region_is_not_minted_by() {
     ] {
         let wire = Wire { rig: Rig::new(2), fault: whole(), calls: Cell::new(0) };
         let config = RemoteConfig { layout: layout_asked, region, ..config("me") };
-        let keeper = RemoteKeeper::new(config).unwrap();
+        let keeper = RemoteKeeper::new(config.clone()).unwrap();
         let mut it = Held { wire, keeper, random: Random(3) };
         let _ = it.tell(RemoteEvent::Time, 5_000, 0);
         let expected = is_right.then(|| (layout(2), 0));
         assert_eq!(it.keeper.terms(), expected);
         assert_eq!(it.keeper.hindrance().is_none(), is_right);
+        // A service that does not compare.
+        let mut keeper = RemoteKeeper::new(config).unwrap();
+        let (id, call) = keeper.handle(RemoteEvent::Time, &at(5_000), 3 << 64).call.unwrap();
+        let Call::Acquire(call) = call else { panic!("{call:?}") };
+        let call = Call::Acquire(Acquire { layout: None, region: None, ..call });
+        let answer = Box::new(Ok(it.wire.rig.serve(&call).unwrap()));
+        let _ = keeper.handle(RemoteEvent::Answer { id, answer }, &at(5_000), 4 << 64);
+        assert_eq!(keeper.terms(), expected);
     }
 }
 

@@ -13,7 +13,7 @@ const MIRI_TESTS: &[&[&str]] = &[&["--test", "properties"], &["--test", "faults"
 const GET: &str = "rustup toolchain install nightly --component miri,rust-src";
 
 /// The fuzzing workspace's targets.
-const TARGETS: &[&str] = &["text", "layout", "decode", "records"];
+const TARGETS: &[&str] = &["text", "layout", "decode", "records", "leases"];
 
 /// Core under Miri: undefined behaviour, and wrong orders that the processor would hide.
 pub(crate) fn miri(workspace: &Workspace) -> Result<Outcome> {
