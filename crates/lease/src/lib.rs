@@ -44,6 +44,8 @@
 //! | [`store`] | what is asked of a store, and what can be done with nothing more (init, fence, free, gc, recover) |
 //! | [`cutover`] | from one layout to the next, over any store |
 //! | [`keeper`] | the worker's side: a state machine without IO |
+//! | [`desk`] | the service's side for runtimes that cannot reach a store: runs the operations for them |
+//! | [`remote`] | such a runtime's side: a state machine without IO |
 //! | [`agreement`] | whether my clock agrees with my peers' |
 //! | [`exchange`] | when a worker is better off with another code |
 //! | [`graveyard`] | when each code can be granted again |
@@ -69,6 +71,7 @@ pub mod agreement;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod cutover;
+pub mod desk;
 mod driver;
 pub mod encoding;
 mod error;
@@ -79,9 +82,11 @@ pub mod keeper;
 mod memory;
 pub mod protocol;
 mod record;
+pub mod remote;
 pub mod store;
 
 pub use cutover::CutoverRefusal;
+pub use desk::{CallError, Desk, DeskConfig};
 pub use driver::{Step, perform, step};
 pub use encoding::DecodeError;
 pub use error::{StoreError, Subject};
@@ -97,4 +102,5 @@ pub use record::{
     CODES_MAX, ClusterError, ClusterRecord, CodeRecord, FORMER_LAYOUTS_MAX, FormerLayout, OWNER_CHARS_MAX,
     Owner, OwnerError, State,
 };
+pub use remote::{LeaseService, RemoteConfig, RemoteEvent, RemoteKeeper};
 pub use store::{Revision, Store, Stored, init};

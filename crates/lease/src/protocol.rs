@@ -128,6 +128,16 @@ pub enum LeaseRefusal {
         /// What the code is doing.
         state: State,
     },
+    /// My clock and that of the service that leases to me differ by more than both may be off, and than its answer
+    /// took.
+    ClockDisagrees {
+        /// My wall clock when the answer was there, in Unix milliseconds.
+        own_ms: u64,
+        /// The service's while it answered.
+        service_ms: u64,
+        /// By how much they differ at least, in milliseconds.
+        off_ms: u64,
+    },
 }
 
 impl LeaseRefusal {
@@ -183,6 +193,11 @@ impl fmt::Display for LeaseRefusal {
                 write!(f, "the owner was silent for {silent_ms} ms of {ttl_ms}: watch on")
             }
             Self::NotHeld { state } => write!(f, "the code is {state}: there is no holder to expire"),
+            Self::ClockDisagrees { own_ms, service_ms, off_ms } => write!(
+                f,
+                "this clock reads {own_ms} (Unix ms), and that of the lease service {service_ms}: one of them is off by \
+                 {off_ms} ms or more; see to the synchronisation of both, nothing is minted until they agree"
+            ),
         }
     }
 }

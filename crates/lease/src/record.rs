@@ -269,6 +269,12 @@ pub(crate) const fn ticket(generation: u16, code: u32, term: u32) -> u64 {
     ((generation as u64) << 48) | (((code & (CODES_MAX - 1)) as u64) << 32) | term as u64
 }
 
+/// What a ticket is made of: generation, code, term; see [`ticket`].
+#[allow(clippy::cast_possible_truncation)] // Each part is cut out.
+pub(crate) const fn ticket_parts(ticket: u64) -> (u16, u32, u32) {
+    ((ticket >> 48) as u16, (ticket >> 32) as u32 & (CODES_MAX - 1), ticket as u32)
+}
+
 /// Why a cluster record cannot be leased by. The fault is that of whoever chose layout and region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -347,6 +353,7 @@ mod tests {
                 for term in [1, 2, u32::MAX] {
                     let ticket = ticket(generation, code, term);
                     assert!(ticket != 0 && seen.insert(ticket));
+                    assert_eq!(ticket_parts(ticket), (generation, code, term));
                 }
             }
         }

@@ -16,7 +16,7 @@ const GET: &str = "rustup toolchain install nightly --component miri,rust-src";
 const GET_FUZZ: &str = "cargo install cargo-fuzz --locked";
 
 /// The fuzzing workspace's targets.
-const TARGETS: &[&str] = &["text", "layout", "layout_toml", "decode", "records"];
+const TARGETS: &[&str] = &["text", "layout", "layout_toml", "decode", "records", "leases"];
 
 /// Core under Miri: undefined behaviour, and wrong orders that the processor would hide.
 pub(crate) fn miri(workspace: &Workspace) -> Result<Outcome> {

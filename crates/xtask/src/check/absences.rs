@@ -90,6 +90,7 @@ const PRESENCES: &[(&str, &str)] = &[
     ("snowmint-core", "#![forbid(unsafe_code)]"),
     ("snowmint-lease", "#![forbid(unsafe_code)]"),
     ("snowmint-lease-etcd", "#![forbid(unsafe_code)]"),
+    ("snowmint-lease-http", "#![forbid(unsafe_code)]"),
     ("snowmint-lease-redb", "#![forbid(unsafe_code)]"),
     ("snowmint-sim", "#![forbid(unsafe_code)]"),
     ("snowmint", "#![forbid(unsafe_code)]"),

@@ -28,6 +28,7 @@ const ARROWS: &[Arrows] = &[
     Arrows { from: "snowmint-kernel-clock", to: &[], others: Others::Only(&["libc"]) },
     Arrows { from: "snowmint-lease-redb", to: &["snowmint-core", "snowmint-lease"], others: Others::Any },
     Arrows { from: "snowmint-lease-etcd", to: &["snowmint-core", "snowmint-lease"], others: Others::Any },
+    Arrows { from: "snowmint-lease-http", to: &["snowmint-core", "snowmint-lease"], others: Others::Any },
     Arrows { from: "snowmint-sim", to: &["snowmint-core", "snowmint-lease"], others: Others::Only(&[]) },
     Arrows {
         from: "snowmint-model",
@@ -49,6 +50,7 @@ const ARROWS: &[Arrows] = &[
             "snowmint-lease",
             "snowmint-lease-redb",
             "snowmint-lease-etcd",
+            "snowmint-lease-http",
         ],
         others: Others::Any,
     },
