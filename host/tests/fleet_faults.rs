@@ -121,3 +121,157 @@ fn a_fleet_mints_and_gives_its_codes_back() {
     assert!(fleet.collector.look(|logs| logs.iter().all(|log| log.refusals.is_empty())));
     fleet.finish();
 }
+
+/// Long forms take the default window of a fleet, and real times.
+fn is_long() -> bool {
+    std::env::var_os("SNOWMINT_TEST_LONG").is_some()
+}
+
+/// No grant was lost, and each worker has the one code that it had from the start.
+fn none_was_lost(fleet: &Fleet, workers: &[usize]) {
+    for &at in workers {
+        fleet.log(at, |log| {
+            assert_eq!(log.notices_of("lost").count(), 0, "{}", log.tail());
+            assert_eq!(log.notices_of("granted").count(), 1, "{}", log.tail());
+        });
+    }
+}
+
+/// Minting went on for as long as was confirmed, and not longer (which the check of all runs sees).
+fn minted_to_the_deadline(fleet: &Fleet, workers: &[usize]) {
+    for &at in workers {
+        fleet.wait_refused(at);
+        let (last_ms, deadline_ms) =
+            fleet.log(at, |log| (log.runs.last().unwrap().after_boot_ms, log.deadline_boot_ms()));
+        println!("worker {at} minted until {} ms before its deadline", deadline_ms.saturating_sub(last_ms));
+        assert!(last_ms + u64::from(fleet.window_ms) / 2 > deadline_ms, "{}", fleet.log(at, Log::tail));
+    }
+}
+
+#[test]
+fn f11_f12_a_frozen_owner_is_expired_and_starts_anew_when_it_wakes() {
+    // Shows, with both codes held: the owner is stopped beyond its TTL, a contender expires it and takes its code; awake,
+    // the old owner's renewal conflicts and it mints nothing more by the old grant (F11). Once the contender has given
+    // the code back, the same process has it again, by a new grant that begins above all that was stamped (F12).
+    let Some(mut fleet) = Fleet::start(3, 1, WINDOW_MS) else { return };
+    let workers = fleet.mint(2);
+    let owner = workers[0];
+    let code = fleet.log(owner, Log::code);
+    let contender = fleet.spawn(&fleet.orders("contender"));
+    fleet.wait(contender, "it finds no code", |log| log.notices_of("hindered").count() > 0);
+    fleet.freeze(owner);
+    let frozen_ms = boot_ms();
+    fleet.wait_minted(contender);
+    println!("expired and taken {} ms after the owner was frozen", boot_ms() - frozen_ms);
+    assert!(boot_ms() - frozen_ms >= u64::from(WINDOW_MS), "it was taken from a live owner");
+    assert_eq!(fleet.log(contender, Log::code), code);
+
+    let thawed_ms = boot_ms();
+    fleet.thaw(owner);
+    fleet.wait(owner, "it loses its grant", |log| log.notices_of("lost").count() == 1);
+    fleet.wait(owner, "it finds no other code", |log| {
+        log.notices_of("hindered").any(|told| told.text.contains("NoneLeft"))
+    });
+    fleet.log(owner, |log| {
+        let lost = log.notices_of("lost").next().unwrap();
+        assert!(lost.text.contains("Superseded"), "{}", lost.text);
+        assert_eq!(log.first_run_since(thawed_ms), None, "{}", log.tail());
+        assert_eq!(log.reasons_since(thawed_ms), ["lease-lost"]);
+    });
+
+    assert!(fleet.stop(contender));
+    fleet.check_resumed(&[owner], boot_ms());
+    assert_eq!(fleet.log(owner, Log::code), code);
+    let others_ms = fleet.log(contender, |log| log.stamped_ms(code));
+    let grants = fleet.log(owner, Log::grants);
+    let [(_, term, ..), (_, next_term, next_floor_ms, _)] = grants[..] else { panic!("{grants:?}") };
+    assert!(next_term > term + 1 && next_floor_ms >= others_ms);
+    assert!(fleet.log(workers[1], |log| log.refusals.is_empty()));
+    fleet.finish();
+}
+
+#[test]
+fn a_minter_is_killed_and_its_code_is_had_again_within_a_ttl() {
+    // Shows that `kill -9` costs a code one TTL and no more, and costs the other workers nothing.
+    let Some(mut fleet) = Fleet::start(3, 1, WINDOW_MS) else { return };
+    let workers = fleet.mint(2);
+    let contender = fleet.spawn(&fleet.orders("contender"));
+    fleet.wait(contender, "it finds no code", |log| log.notices_of("hindered").count() > 0);
+    let code = fleet.log(workers[0], Log::code);
+    fleet.kill(workers[0]);
+    fleet.check_resumed(&[contender], boot_ms());
+    assert_eq!(fleet.log(contender, Log::code), code);
+    assert!(fleet.log(workers[1], |log| log.refusals.is_empty()));
+    fleet.finish();
+}
+
+#[test]
+fn members_are_killed_and_frozen_one_at_a_time() {
+    // Shows that the loss of any one member (kill -9, the leader or not; the leader frozen and thawed) loses no grant,
+    // and that all mint on within a TTL.
+    let Some(mut fleet) = Fleet::start(3, 3, WINDOW_MS) else { return };
+    let workers = fleet.mint(3);
+    for kills_the_leader in [false, true] {
+        let leader = fleet.etcd.leader(0);
+        let victim = if kills_the_leader { leader } else { (leader + 1) % 3 };
+        fleet.etcd.kill(victim);
+        let killed_ms = boot_ms();
+        fleet.etcd.wait_for((victim + 1) % 3);
+        fleet.check_resumed(&workers, boot_ms());
+        for &at in &workers {
+            fleet.wait(at, "it renews without that member", |log| {
+                log.notices
+                    .iter()
+                    .any(|told| matches!(&*told.kind, "renewed" | "resumed") && told.boot_ms > killed_ms)
+            });
+        }
+        fleet.etcd.run(victim);
+        fleet.etcd.wait_for(victim);
+    }
+    let leader = fleet.etcd.leader(0);
+    fleet.etcd.stop(leader);
+    fleet.etcd.wait_for((leader + 1) % 3);
+    fleet.check_resumed(&workers, boot_ms());
+    fleet.etcd.cont(leader);
+    fleet.etcd.wait_for(leader);
+    fleet.check_resumed(&workers, boot_ms());
+    none_was_lost(&fleet, &workers);
+    fleet.finish();
+}
+
+#[test]
+fn an_outage_longer_than_a_ttl_expires_nobody_who_was_alive() {
+    // Shows that without a quorum minting goes on to what is confirmed and is then refused; and that after an outage that
+    // is longer than a TTL all go on by the grants that they had, though a contender waited for a code all the time.
+    // SNOWMINT_TEST_LONG: the default window of 10 s, and 20 s without etcd, with a TTL of 15 s.
+    let (window_ms, outage_ms) =
+        if is_long() { (10_000, 20_000) } else { (WINDOW_MS, 2 * u64::from(WINDOW_MS)) };
+    let Some(mut fleet) = Fleet::start(3, 1, window_ms) else { return };
+    let workers = fleet.mint(2);
+    let contender = fleet.spawn(&Orders { acquire_wait_ms: 300_000, ..fleet.orders("contender") });
+    fleet.wait(contender, "it finds no code", |log| log.notices_of("hindered").count() > 0);
+    let leader = fleet.etcd.leader(0);
+    fleet.etcd.kill(leader);
+    fleet.etcd.kill((leader + 1) % 3);
+    let out_ms = boot_ms();
+    minted_to_the_deadline(&fleet, &workers);
+    for &at in &workers {
+        assert!(fleet.log(at, |log| log.runs.last().unwrap().after_boot_ms) > out_ms);
+        let reasons = fleet.log(at, |log| log.reasons_since(out_ms).join(" "));
+        assert!(["ceiling", "lease-lost", "ceiling lease-lost"].contains(&&*reasons), "{reasons}");
+    }
+    std::thread::sleep(std::time::Duration::from_millis((out_ms + outage_ms).saturating_sub(boot_ms())));
+    fleet.etcd.run(leader);
+    fleet.etcd.run((leader + 1) % 3);
+    fleet.etcd.wait_for(leader);
+    fleet.check_resumed(&workers, boot_ms());
+    // For a whole TTL more: the contender has not counted the outage.
+    let until_ms = boot_ms() + u64::from(window_ms) * 2;
+    for &at in &workers {
+        fleet.wait_minted_since(at, until_ms);
+        assert!(fleet.log(at, |log| log.notices_of("resumed").count()) > 0);
+    }
+    none_was_lost(&fleet, &workers);
+    assert!(fleet.log(contender, |log| log.runs.is_empty()));
+    fleet.finish();
+}

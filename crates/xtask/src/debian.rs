@@ -17,8 +17,12 @@ pub(crate) struct Need {
 }
 
 /// Only what a test really starts belongs here.
-pub(crate) const NEEDS: &[Need] =
-    &[Need { program: "etcd", package: "etcd-server", tests: "the etcd store" }, PROTOC];
+pub(crate) const NEEDS: &[Need] = &[
+    Need { program: "etcd", package: "etcd-server", tests: "the etcd store" },
+    Need { program: "faketime", package: "faketime", tests: "a fleet's clocks that step" },
+    Need { program: "strace", package: "strace", tests: "a fleet's disks that are slow, full or broken" },
+    PROTOC,
+];
 
 /// What the build itself starts: without it, there is nothing to test or to check.
 pub(crate) const BUILD_NEEDS: &[Need] = &[PROTOC];

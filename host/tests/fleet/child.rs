@@ -17,6 +17,9 @@ use snowmint_lease_etcd::{EtcdConfig, EtcdStore};
 /// The variable that holds the orders.
 pub const ORDERS: &str = "SNOWMINT_TEST_FLEET_ORDERS";
 
+/// From here on a step of the wall clock is told.
+const STEP_MS_MIN: u64 = 500;
+
 /// What a process is told.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Orders {
@@ -105,6 +108,8 @@ pub enum Line {
     Run(u64, u64, u32, u64, u64, u64),
     /// From now on it is refused, for this reason.
     Refused { reason: String, error: String, boot_ms: u64 },
+    /// The wall clock was stepped against the boot-time clock.
+    Stepped { boot_ms: u64, wall_ms: u64 },
     /// It was told to stop. Whether the store has confirmed that the code is given back.
     Ended { is_released: bool },
 }
@@ -261,9 +266,14 @@ fn child_mints_until_it_is_told() {
     };
     Line::Began { boot_ms: clock.boot_ms(), wall_ms: clock.now_ms() }.tell();
     let pause = Duration::from_secs(1) / orders.runs_per_s;
-    let mut refused = String::new();
+    let ahead_ms = || clock.now_ms().wrapping_sub(clock.boot_ms());
+    let (mut refused, mut told_ahead_ms) = (String::new(), ahead_ms());
     let mut next = Instant::now();
     while stop.try_recv().is_err() {
+        if ahead_ms().abs_diff(told_ahead_ms) > STEP_MS_MIN {
+            told_ahead_ms = ahead_ms();
+            Line::Stepped { boot_ms: clock.boot_ms(), wall_ms: clock.now_ms() }.tell();
+        }
         let before_boot_ms = clock.boot_ms();
         match worker.mint(orders.run_count) {
             Ok(run) => {

@@ -72,6 +72,8 @@ pub struct Log {
     pub notices: Vec<Told>,
     pub runs: Vec<Run>,
     pub refusals: Vec<Refused>,
+    /// How far its wall clock was ahead of its boot-time clock: at first, and after each step.
+    pub ahead_ms: Vec<u64>,
     /// Whether a stop gave the code back.
     pub ended: Option<bool>,
 }
@@ -91,6 +93,7 @@ impl Log {
             notices: Vec::new(),
             runs: Vec::new(),
             refusals: Vec::new(),
+            ahead_ms: Vec::new(),
             ended: None,
         }
     }
@@ -98,7 +101,11 @@ impl Log {
     /// Takes in what the process told next.
     pub fn take(&mut self, line: Line) {
         match line {
-            Line::Began { boot_ms, wall_ms } => self.began = Some((boot_ms, wall_ms)),
+            Line::Began { boot_ms, wall_ms } => {
+                self.began = Some((boot_ms, wall_ms));
+                self.ahead_ms.push(wall_ms - boot_ms);
+            }
+            Line::Stepped { boot_ms, wall_ms } => self.ahead_ms.push(wall_ms - boot_ms),
             Line::NotBegun { error } => self.not_begun = Some(error),
             Line::AsksToSwap => self.asks_to_swap = true,
             Line::Swap {

@@ -28,18 +28,24 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Where etcd is. `None`, and a word about it, where it is missing and may be; a failure where it may not.
 pub fn etcd() -> Option<PathBuf> {
+    program("etcd", "etcd-server", "the etcd store")
+}
+
+/// Where a program of a Debian package is. `None`, and a word about it, where it is missing and may be; a failure where
+/// it may not.
+pub fn program(name: &str, package: &str, tests: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     // Debian's services lie where only root's PATH leads.
     let dirs = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin"), PathBuf::from("/usr/bin")]);
-    let found = dirs.map(|dir| dir.join("etcd")).find(|program| program.is_file());
+    let found = dirs.map(|dir| dir.join(name)).find(|program| program.is_file());
     if found.is_some() {
         return found;
     }
-    let advice = "etcd is not installed (on Debian: apt-get install etcd-server)";
-    let is_excused = std::env::var(WITHOUT).is_ok_and(|names| names.split(',').any(|name| name == "etcd"));
+    let advice = format!("{name} is not installed (on Debian: apt-get install {package})");
+    let is_excused = std::env::var(WITHOUT).is_ok_and(|names| names.split(',').any(|other| other == name));
     let must = std::env::var_os("CI").is_some() || rustix::process::geteuid().is_root();
     assert!(is_excused || !must, "{advice}");
-    eprintln!("SKIPPED: {advice}; the etcd store is not tested");
+    eprintln!("SKIPPED: {advice}; {tests} is not tested");
     None
 }
 
@@ -165,6 +171,27 @@ impl Cluster {
         let mut child = self.members[at].child.take().unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
+    }
+
+    /// Its process, for what looks into it or gets in its way.
+    pub fn pid(&self, at: usize) -> u32 {
+        self.members[at].child.as_ref().unwrap().id()
+    }
+
+    /// Waits until a member has ended by itself, and returns what it logged.
+    pub fn wait_ended(&mut self, at: usize) -> String {
+        let member = &mut self.members[at];
+        let mut child = member.child.take().unwrap();
+        let until = Instant::now() + PATIENCE;
+        while child.try_wait().unwrap().is_none() {
+            if Instant::now() > until {
+                // Dropped, it would go on for ever.
+                member.child = Some(child);
+                panic!("{} has not ended", member.name);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        fs::read_to_string(self.dir.path().join(format!("{}.log", member.name))).unwrap()
     }
 
     /// Freezes one member.
