@@ -6,8 +6,13 @@
 
 mod fleet;
 
+use std::ffi::OsString;
+use std::path::PathBuf;
+
 use fleet::collector::{violations, violations_of_records};
-use fleet::{Fleet, Line, Log, Orders, boot_ms};
+use fleet::etcd::proxy::{Proxy, Wire};
+use fleet::{Fleet, Line, Log, Orders, boot_ms, wait_until};
+use snowmint_lease::{CodeRecord, State, Store, Stored};
 use snowmint_lease_etcd::EtcdConfig;
 
 /// Short, so that the tests are; long enough for an etcd on a busy machine to be asked three times.
@@ -95,8 +100,8 @@ fn the_collector_sees_what_must_not_be() {
 
     let mut log = Log::new(&Orders::new(&EtcdConfig::new(Vec::new(), 0), layout, "a", 1_000));
     log.take(run(id(T + 7, 5, 0), 1, 0, 0));
-    let record = |end_ms| snowmint_lease::CodeRecord { end_ms, ..snowmint_lease::CodeRecord::UNUSED };
-    let stored = |end_ms| snowmint_lease::Stored {
+    let record = |end_ms| CodeRecord { end_ms, ..CodeRecord::UNUSED };
+    let stored = |end_ms| Stored {
         record: record(end_ms),
         revision: snowmint_lease::Revision::new(1),
     };
@@ -273,5 +278,209 @@ fn an_outage_longer_than_a_ttl_expires_nobody_who_was_alive() {
     }
     none_was_lost(&fleet, &workers);
     assert!(fleet.log(contender, |log| log.runs.is_empty()));
+    fleet.finish();
+}
+
+/// Wires to each member, and orders to go by them.
+fn wired(fleet: &Fleet, owner: &str) -> (Vec<Proxy>, Orders) {
+    let members = 0..fleet.config.endpoints.len();
+    let wires: Vec<_> = members.map(|at| Proxy::start(fleet.etcd.port(at))).collect();
+    let endpoints = wires.iter().map(Proxy::url).collect();
+    (wires, Orders { endpoints, ..fleet.orders(owner) })
+}
+
+fn set(wires: &[Proxy], wire: Wire) {
+    wires.iter().for_each(|proxy| proxy.set(wire));
+}
+
+#[test]
+fn a_worker_that_is_cut_off_from_all_members_stops_and_goes_on() {
+    // Shows that one worker that reaches no member mints to what is confirmed, refuses, and goes on by the same grant
+    // when the wire is whole; and that the others notice nothing.
+    let Some(mut fleet) = Fleet::start(3, 3, WINDOW_MS) else { return };
+    let others = fleet.mint(2);
+    let (wires, orders) = wired(&fleet, "cut-off");
+    let cut_off = fleet.spawn(&orders);
+    fleet.wait_minted(cut_off);
+    for wire in [Wire::Cut, Wire::NoReplies] {
+        set(&wires, wire);
+        minted_to_the_deadline(&fleet, &[cut_off]);
+        let refused_ms = boot_ms();
+        // Longer than a TTL.
+        fleet.wait_minted_since(others[0], refused_ms + u64::from(WINDOW_MS));
+        set(&wires, Wire::Whole);
+        let whole_ms = boot_ms();
+        assert_eq!(fleet.log(cut_off, |log| log.first_run_since(refused_ms)), None);
+        fleet.check_resumed(&[cut_off], whole_ms);
+    }
+    none_was_lost(&fleet, &[cut_off]);
+    none_was_lost(&fleet, &others);
+    for at in others {
+        assert!(fleet.log(at, |log| log.refusals.is_empty()));
+    }
+    fleet.finish();
+}
+
+#[test]
+fn a_lost_reply_to_a_renewal_costs_nothing() {
+    // Shows that a renewal that etcd has carried out, and whose reply is lost, is found in the record: no grant is lost,
+    // and within the window nothing is refused.
+    let Some(mut fleet) = Fleet::start(3, 3, WINDOW_MS) else { return };
+    let (wires, orders) = wired(&fleet, "a");
+    let worker = fleet.spawn(&orders);
+    fleet.wait_minted(worker);
+    let code = fleet.log(worker, Log::code);
+    let store = fleet.store();
+    for round in 1..=5 {
+        fleet.wait(worker, "it renews", |log| log.notices_of("renewed").count() >= round * 3);
+        let before = store.read(code).unwrap();
+        set(&wires, Wire::NoReplies);
+        wait_until("etcd has carried a renewal out", || {
+            store.read(code).unwrap().revision != before.revision
+        });
+        set(&wires, Wire::Whole);
+        fleet.wait(worker, "the renewal has failed", |log| log.notices_of("unconfirmed").count() >= round);
+    }
+    fleet.wait_minted_since(worker, boot_ms() + u64::from(WINDOW_MS));
+    none_was_lost(&fleet, &[worker]);
+    assert!(fleet.log(worker, |log| log.refusals.is_empty()), "{}", fleet.log(worker, Log::tail));
+    fleet.finish();
+}
+
+#[test]
+fn a_lost_reply_to_an_acquire_costs_no_code() {
+    // Shows that a claim that etcd has carried out, and whose reply is lost, is found in the record and used: the region's
+    // only free code is not left to expire.
+    let Some(mut fleet) = Fleet::start(3, 1, WINDOW_MS) else { return };
+    let other = fleet.mint(1)[0];
+    let (wires, orders) = wired(&fleet, "a");
+    let worker = fleet.spawn(&Orders { asks_before_first_swap: true, ..orders });
+    fleet.wait(worker, "it has chosen a code", |log| log.asks_to_swap);
+    set(&wires, Wire::NoReplies);
+    fleet.go(worker);
+    let store = fleet.store();
+    let is_held = |(_, stored): &(u32, Stored<CodeRecord>)| stored.record.state == State::Active;
+    wait_until("etcd has carried the claim out", || store.scan().unwrap().iter().all(is_held));
+    set(&wires, Wire::Whole);
+    let whole_ms = boot_ms();
+    fleet.check_resumed(&[worker], whole_ms);
+    fleet.log(worker, |log| {
+        assert_eq!(log.failed.len(), 1, "{:?}", log.failed);
+        let grants = log.grants();
+        assert!(matches!(grants[..], [(_, 1, ..)]), "the code was taken twice: {grants:?}");
+    });
+    none_was_lost(&fleet, &[worker, other]);
+    fleet.finish();
+}
+
+/// A wall clock for one process, that can be stepped while it runs.
+struct FakeClock {
+    library: PathBuf,
+    directory: tempfile::TempDir,
+}
+
+impl FakeClock {
+    /// `None`, with a word, where there is no libfaketime.
+    fn new(step: &str) -> Option<Self> {
+        fleet::etcd::program("faketime", "faketime", "a fleet's clocks that step")?;
+        // Debian keeps it in the architecture's own folder.
+        let folders = std::fs::read_dir("/usr/lib").unwrap().map(|entry| entry.unwrap().path());
+        let mut libraries = folders.map(|folder| folder.join("faketime/libfaketimeMT.so.1"));
+        let library = libraries.find(|library| library.is_file()).expect("faketime without its library");
+        let clock = Self { library, directory: tempfile::tempdir().unwrap() };
+        clock.step(step);
+        Some(clock)
+    }
+
+    /// How far the wall clock is off: a sign, a number, and `s` (nothing for seconds), `m`, `h` or `d`.
+    fn step(&self, step: &str) {
+        let next = self.directory.path().join("next");
+        std::fs::write(&next, step).unwrap();
+        std::fs::rename(next, self.directory.path().join("step")).unwrap();
+    }
+
+    fn environment(&self) -> Vec<(&'static str, OsString)> {
+        vec![
+            ("LD_PRELOAD", self.library.clone().into()),
+            ("FAKETIME_TIMESTAMP_FILE", self.directory.path().join("step").into()),
+            ("FAKETIME_NO_CACHE", "1".into()),
+            ("DONT_FAKE_MONOTONIC", "1".into()),
+        ]
+    }
+}
+
+/// Waits until a worker has told that its wall clock is off by so much, and checks that its boot-time clock is not.
+fn wait_stepped(fleet: &Fleet, at: usize, by_ms: i64) {
+    let ahead_ms = (fleet::wall_ms() - boot_ms()).saturating_add_signed(by_ms);
+    fleet.wait(at, "its wall clock is stepped", |log| {
+        log.ahead_ms.last().is_some_and(|told_ms| told_ms.abs_diff(ahead_ms) < 1_000)
+    });
+    fleet.wait_minted_or_refused(at);
+    let (began_ms, last_ms) =
+        fleet.log(at, |log| (log.began.unwrap().0, log.runs.last().unwrap().after_boot_ms));
+    assert!(began_ms <= last_ms && last_ms <= boot_ms());
+}
+
+#[test]
+fn f15_a_clock_8_h_ahead_spoils_one_code_at_most() {
+    // Shows a worker whose wall clock jumps 8 h ahead and back again: at most one code bears that time, the others mint
+    // on and notice nothing, and the worker itself mints again with another code.
+    let Some(clock) = FakeClock::new("+0") else { return };
+    let Some(mut fleet) = Fleet::start(3, 3, WINDOW_MS) else { return };
+    let others = fleet.mint(3);
+    let worker = fleet.spawn_with(&fleet.orders("8-h-ahead"), &clock.environment());
+    fleet.wait_minted(worker);
+    let hours_8_ms = 8 * 3_600_000;
+    clock.step("+8h");
+    wait_stepped(&fleet, worker, hours_8_ms);
+    let stepped_ms = boot_ms();
+    for &at in &others {
+        fleet.wait_minted_since(at, stepped_ms + 2 * u64::from(WINDOW_MS));
+    }
+    clock.step("+0");
+    wait_stepped(&fleet, worker, 0);
+    let back_ms = boot_ms();
+    fleet.wait_minted_since(worker, back_ms);
+    for &at in &others {
+        fleet.wait_minted_since(at, back_ms + u64::from(WINDOW_MS));
+        assert!(fleet.log(at, |log| log.refusals.is_empty()), "{}", fleet.log(at, Log::tail));
+    }
+    let now_ms = fleet::wall_ms();
+    let is_spoiled = |(_, stored): &&(u32, Stored<CodeRecord>)| stored.record.end_ms > now_ms + 3_600_000;
+    let spoiled = fleet.records().iter().filter(is_spoiled).count();
+    println!("{spoiled} codes lie 8 h ahead");
+    assert!(spoiled <= 1);
+    fleet.finish();
+}
+
+#[test]
+fn f2_a_clock_that_steps_back_repeats_nothing() {
+    // Shows a wall clock that steps back by 2 s, which is refused until it is over, and by 1 h, after which another code
+    // is taken; then `kill -9`, and a new life an hour behind: no ID twice.
+    let Some(clock) = FakeClock::new("+0") else { return };
+    let Some(mut fleet) = Fleet::start(3, 3, WINDOW_MS) else { return };
+    let other = fleet.mint(1)[0];
+    let worker = fleet.spawn_with(&fleet.orders("behind"), &clock.environment());
+    fleet.wait_minted(worker);
+    let code = fleet.log(worker, Log::code);
+    clock.step("-2");
+    let stepped_ms = boot_ms();
+    wait_stepped(&fleet, worker, -2_000);
+    let took = fleet.wait_minted_since(worker, boot_ms());
+    println!("2 s back: minted again after {took:?}");
+    fleet.log(worker, |log| {
+        assert!(log.reasons_since(stepped_ms).contains(&"clock-rolled-back"), "{}", log.tail());
+        assert_eq!(log.code(), code);
+    });
+
+    clock.step("-1h");
+    wait_stepped(&fleet, worker, -3_600_000);
+    let took = fleet.wait_minted_since(worker, boot_ms());
+    println!("1 h back: minted again after {took:?}");
+    assert_ne!(fleet.log(worker, Log::code), code);
+    fleet.kill(worker);
+    let next = fleet.spawn_with(&fleet.orders("behind"), &clock.environment());
+    fleet.wait_minted(next);
+    assert!(fleet.log(other, |log| log.refusals.is_empty()));
     fleet.finish();
 }

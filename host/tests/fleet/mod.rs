@@ -34,7 +34,7 @@ pub use collector::{Collector, Log};
 use etcd::{Cluster, PATIENCE};
 
 /// What a busy machine may add to a time that a fleet promises.
-pub const SLACK: Duration = Duration::from_secs(5);
+pub const SLACK: Duration = Duration::from_secs(3);
 
 /// The machine's boot-time clock, which all processes share.
 pub fn boot_ms() -> u64 {
@@ -226,6 +226,12 @@ impl Fleet {
     /// Waits until a worker refuses, and has minted nothing since it began to.
     pub fn wait_refused(&self, at: usize) {
         self.wait(at, "it refuses", |log| log.is_refusing());
+    }
+
+    /// Waits until a worker has asked for IDs since now, whatever came of it.
+    pub fn wait_minted_or_refused(&self, at: usize) {
+        let since_ms = boot_ms();
+        self.wait(at, "it asks for IDs", |log| log.first_run_since(since_ms).is_some() || log.is_refusing());
     }
 
     /// Each of these workers mints again, by itself, within one TTL of the moment that what was wrong was over.
