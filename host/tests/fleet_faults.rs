@@ -7,13 +7,20 @@
 mod fleet;
 
 use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
 use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
+use etcd_client::{AlarmAction, AlarmOptions, AlarmType, DeleteOptions};
 use fleet::collector::{violations, violations_of_records};
+use fleet::etcd::Cluster;
 use fleet::etcd::proxy::{Proxy, Wire};
-use fleet::{Fleet, Line, Log, Orders, boot_ms, wait_until};
+use fleet::{Collector, Fleet, Line, Log, Orders, boot_ms, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
 use snowmint_lease::{CodeRecord, State, Store, Stored};
-use snowmint_lease_etcd::EtcdConfig;
+use snowmint_lease_etcd::{EtcdConfig, EtcdStore, Recovery};
 
 /// Short, so that the tests are; long enough for an etcd on a busy machine to be asked three times.
 const WINDOW_MS: u32 = 2_000;
@@ -101,10 +108,7 @@ fn the_collector_sees_what_must_not_be() {
     let mut log = Log::new(&Orders::new(&EtcdConfig::new(Vec::new(), 0), layout, "a", 1_000));
     log.take(run(id(T + 7, 5, 0), 1, 0, 0));
     let record = |end_ms| CodeRecord { end_ms, ..CodeRecord::UNUSED };
-    let stored = |end_ms| Stored {
-        record: record(end_ms),
-        revision: snowmint_lease::Revision::new(1),
-    };
+    let stored = |end_ms| Stored { record: record(end_ms), revision: snowmint_lease::Revision::new(1) };
     assert!(violations_of_records(&[log.clone()], 0, &[(5, stored(T + 7))]).is_empty());
     assert_eq!(violations_of_records(&[log.clone()], 0, &[(5, stored(T + 6))]).len(), 1);
     assert_eq!(violations_of_records(&[log], 0, &[(4, stored(T + 7))]).len(), 1);
@@ -265,7 +269,7 @@ fn an_outage_longer_than_a_ttl_expires_nobody_who_was_alive() {
         let reasons = fleet.log(at, |log| log.reasons_since(out_ms).join(" "));
         assert!(["ceiling", "lease-lost", "ceiling lease-lost"].contains(&&*reasons), "{reasons}");
     }
-    std::thread::sleep(std::time::Duration::from_millis((out_ms + outage_ms).saturating_sub(boot_ms())));
+    std::thread::sleep(Duration::from_millis((out_ms + outage_ms).saturating_sub(boot_ms())));
     fleet.etcd.run(leader);
     fleet.etcd.run((leader + 1) % 3);
     fleet.etcd.wait_for(leader);
@@ -483,4 +487,337 @@ fn f2_a_clock_that_steps_back_repeats_nothing() {
     fleet.wait_minted(next);
     assert!(fleet.log(other, |log| log.refusals.is_empty()));
     fleet.finish();
+}
+
+/// Gets in the way of a process's system calls, until it is dropped.
+struct Strace {
+    child: Child,
+    output: tempfile::NamedTempFile,
+}
+
+impl Strace {
+    /// `None`, with a word, where there is no strace, or where this system does not let it in.
+    fn attach(pid: u32, args: &[String]) -> Option<Self> {
+        let program = fleet::etcd::program("strace", "strace", "a fleet's slow, full and broken disks")?;
+        let output = tempfile::NamedTempFile::new().unwrap();
+        let mut child = Command::new(program)
+            .args(["--follow-forks", "--output"])
+            .arg(output.path())
+            .args(args)
+            .args(["--attach", &pid.to_string()])
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = String::new();
+        let mut lines = BufReader::new(child.stderr.take().unwrap());
+        while lines.read_line(&mut said).unwrap() > 0 && !said.contains("attached") {}
+        let is_attached = said.contains("attached");
+        // It goes on to tell of each thread.
+        std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
+        let strace = Self { child, output };
+        if is_attached {
+            return Some(strace);
+        }
+        assert!(said.contains("not permitted"), "{said}");
+        eprintln!(
+            "SKIPPED: strace may not attach to a process here; slow, full and broken disks are not tested"
+        );
+        None
+    }
+
+    /// How many calls it got in the way of.
+    fn count(&self, what: &str) -> usize {
+        std::fs::read_to_string(self.output.path()).unwrap().matches(what).count()
+    }
+}
+
+impl Drop for Strace {
+    fn drop(&mut self) {
+        // Asked nicely, it lets its process go on.
+        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+        let _ = self.child.wait();
+    }
+}
+
+/// In the way of all members alike.
+fn attach_to_all(fleet: &Fleet, args: impl Fn(usize) -> Vec<String>) -> Option<Vec<Strace>> {
+    (0..fleet.config.endpoints.len()).map(|at| Strace::attach(fleet.etcd.pid(at), &args(at))).collect()
+}
+
+#[test]
+fn f13_a_sync_of_4_s_on_every_member_stops_minting_at_the_confirmed_end() {
+    // Shows that while each fdatasync of every member takes 4 s, longer than a TTL, minting goes on to what is confirmed,
+    // is refused, and goes on by the same grants once the disks are themselves again.
+    let Some(mut fleet) = Fleet::start(3, 3, WINDOW_MS) else { return };
+    let workers = fleet.mint(2);
+    let delay = |_| vec![String::from("--inject=fdatasync:delay_enter=4000000")];
+    let Some(slow) = attach_to_all(&fleet, delay) else { return };
+    minted_to_the_deadline(&fleet, &workers);
+    // For two such syncs more.
+    std::thread::sleep(Duration::from_secs(8));
+    let delayed: usize = slow.iter().map(|strace| strace.count("(DELAYED)")).sum();
+    println!("{delayed} syncs took 4 s");
+    assert!(delayed > 0);
+    drop(slow);
+    (0..3).for_each(|at| fleet.etcd.wait_for(at));
+    fleet.check_resumed(&workers, boot_ms());
+    none_was_lost(&fleet, &workers);
+    fleet.finish();
+}
+
+#[test]
+fn f13_a_disk_that_fails_is_the_loss_of_a_member() {
+    // Shows that the leader's fdatasync fails (EIO), etcd ends by itself, and the fleet goes on without it.
+    let Some(mut fleet) = Fleet::start(3, 3, WINDOW_MS) else { return };
+    let workers = fleet.mint(2);
+    let leader = fleet.etcd.leader(0);
+    let args = [String::from("--inject=fdatasync:error=EIO")];
+    let Some(broken) = Strace::attach(fleet.etcd.pid(leader), &args) else { return };
+    let log = fleet.etcd.wait_ended(leader);
+    assert!(log.contains("input/output error"), "{log}");
+    assert!(broken.count("(INJECTED)") > 0);
+    fleet.etcd.wait_for((leader + 1) % 3);
+    fleet.check_resumed(&workers, boot_ms());
+    fleet.etcd.run(leader);
+    fleet.etcd.wait_for(leader);
+    fleet.check_resumed(&workers, boot_ms());
+    none_was_lost(&fleet, &workers);
+    fleet.finish();
+}
+
+#[test]
+fn full_disks_end_every_member_and_the_fleet_goes_on_when_they_are_back() {
+    // Shows that writing the log fails on every member (ENOSPC), which ends them all; minting goes on to what is
+    // confirmed, is refused, and goes on by the same grants once the members run again.
+    let Some(mut fleet) = Fleet::start(3, 3, WINDOW_MS) else { return };
+    let workers = fleet.mint(2);
+    let log_of = |at| {
+        let logs = std::fs::read_dir(fleet.etcd.data_dir(at).join("member/wal")).unwrap();
+        let logs = logs.map(|entry| entry.unwrap().path());
+        logs.filter(|path| path.extension().is_some_and(|end| end == "wal")).max().unwrap()
+    };
+    let full = |at| {
+        vec![
+            String::from("--inject=write:error=ENOSPC"),
+            String::from("--trace-path"),
+            log_of(at).to_str().unwrap().to_owned(),
+        ]
+    };
+    let Some(full) = attach_to_all(&fleet, full) else { return };
+    for at in 0..3 {
+        let log = fleet.etcd.wait_ended(at);
+        assert!(log.contains("no space left on device"), "{log}");
+    }
+    drop(full);
+    minted_to_the_deadline(&fleet, &workers);
+    (0..3).for_each(|at| fleet.etcd.run(at));
+    (0..3).for_each(|at| fleet.etcd.wait_for(at));
+    fleet.check_resumed(&workers, boot_ms());
+    none_was_lost(&fleet, &workers);
+    fleet.finish();
+}
+
+#[test]
+fn an_etcd_without_space_stops_the_fleet_at_once() {
+    // Shows that etcd's own alarm (NOSPACE) ends every grant, with the store's reason, and that the fleet goes on by other
+    // codes once it is disarmed.
+    let Some(mut fleet) = Fleet::start(3, 3, WINDOW_MS) else { return };
+    let workers = fleet.mint(2);
+    let alarm = |action| {
+        fleet.etcd.admin(0, async |client| {
+            let member = client.status().await?.header().unwrap().member_id();
+            let mut options = AlarmOptions::new();
+            options.with_member(member);
+            client.alarm(action, AlarmType::Nospace, Some(options)).await
+        })
+    };
+    alarm(AlarmAction::Activate);
+    for &at in &workers {
+        fleet.wait(at, "it loses its grant", |log| {
+            log.notices_of("lost").any(|told| told.text.contains("Full"))
+        });
+        fleet.wait_refused(at);
+    }
+    alarm(AlarmAction::Deactivate);
+    fleet.check_resumed(&workers, boot_ms());
+    fleet.finish();
+}
+
+#[test]
+fn an_old_backup_under_a_running_fleet_is_refused_until_it_is_recovered() {
+    // Shows that members whose data is put back from before stop every worker, for longer than a TTL; that nothing but a
+    // recovery, which raises the generation, lets them mint again; and that no ID comes twice though the codes' records
+    // have forgotten all that was minted.
+    let Some(mut fleet) = Fleet::start(3, 1, WINDOW_MS) else { return };
+    let everywhere = |fleet: &mut Fleet, between: &dyn Fn(&std::path::Path, &std::path::Path)| {
+        (0..3).for_each(|at| fleet.etcd.kill(at));
+        for at in 0..3 {
+            let data = fleet.etcd.data_dir(at);
+            between(&data, &data.with_extension("backup"));
+        }
+        (0..3).for_each(|at| fleet.etcd.run(at));
+        (0..3).for_each(|at| fleet.etcd.wait_for(at));
+    };
+    everywhere(&mut fleet, &|data, backup| fleet::etcd::copy_dir(data, backup));
+    let workers = fleet.mint(2);
+    let since_ms = boot_ms();
+    for &at in &workers {
+        fleet.wait_minted_since(at, since_ms + u64::from(WINDOW_MS));
+    }
+    everywhere(&mut fleet, &|data, backup| {
+        std::fs::remove_dir_all(data).unwrap();
+        std::fs::rename(backup, data).unwrap();
+    });
+    for &at in &workers {
+        fleet.wait(at, "it notices", |log| log.notices_of("lost").any(|told| told.text.contains("Copied")));
+    }
+    let refused_ms = boot_ms();
+    std::thread::sleep(2 * fleet.window());
+    let stamped_ms = fleet
+        .collector
+        .look(|logs| logs.iter().flat_map(|log| [0, 1].map(|code| log.stamped_ms(code))).max().unwrap());
+    for &at in &workers {
+        assert_eq!(fleet.log(at, |log| log.first_run_since(refused_ms)), None);
+    }
+    let cluster = fleet.store().cluster().unwrap().record;
+    assert!(
+        fleet.records().iter().all(|(_, stored)| stored.record.end_ms < stamped_ms),
+        "it is no old backup"
+    );
+    let recovery = Recovery { cluster, not_before_ms: stamped_ms, window_ms: WINDOW_MS };
+    EtcdStore::recover(fleet.config.clone(), &recovery, &fleet::now()).unwrap();
+    // None begins within a window of the recovery.
+    fleet.check_resumed(&workers, boot_ms() + u64::from(WINDOW_MS));
+    fleet.finish_without_records();
+}
+
+#[test]
+fn f14_records_that_an_operator_deletes() {
+    // Shows, for a code's record, the cluster's, and all of them, deleted under running workers: those whom it concerns
+    // stop, for longer than a TTL; who starts is refused with a reason that names the loss; after an explicit recovery
+    // all mint, and no ID comes twice.
+    enum Deleted {
+        Code,
+        Cluster,
+        Everything,
+    }
+    let Some(etcd) = Cluster::start(3) else { return };
+    let mut etcd = Some(etcd);
+    for (deleted, reason) in [
+        (Deleted::Code, "the record of code"),
+        (Deleted::Cluster, "the cluster record"),
+        (Deleted::Everything, "there is no lease store at"),
+    ] {
+        let mut fleet = Fleet::found(etcd.take().unwrap(), 0, 1, WINDOW_MS, Collector::default());
+        let workers = fleet.mint(2);
+        let cluster = fleet.store().cluster().unwrap().record;
+        let code = fleet.log(workers[0], Log::code);
+        let root = format!("{}/0/", fleet.config.prefix);
+        let key = match deleted {
+            Deleted::Code => format!("{root}code/{code:05}"),
+            Deleted::Cluster => format!("{root}cluster"),
+            Deleted::Everything => root,
+        };
+        let options = matches!(deleted, Deleted::Everything).then(|| DeleteOptions::new().with_prefix());
+        fleet.etcd.admin(0, async |client| client.delete(key, options).await);
+        let hit = if matches!(deleted, Deleted::Code) { &workers[..1] } else { &workers[..] };
+        for &at in hit {
+            fleet.wait(at, "it loses its grant", |log| log.notices_of("lost").count() == 1);
+            fleet.wait_refused(at);
+        }
+        let refused_ms = boot_ms();
+        let starter = fleet.spawn(&fleet.orders("starts"));
+        fleet.wait_ended(starter);
+        let error = fleet.log(starter, |log| log.not_begun.clone()).unwrap();
+        println!("a start is refused: {error}");
+        assert!(error.contains(reason), "{error}");
+        std::thread::sleep(2 * fleet.window());
+        for &at in hit {
+            fleet.log(at, |log| assert_eq!(log.first_run_since(refused_ms), None, "{}", log.tail()));
+        }
+        // The one whose record is whole was not disturbed.
+        let spared = if hit.len() == 1 { &workers[1..] } else { &[] };
+        assert!(spared.iter().all(|&at| fleet.log(at, |log| log.refusals.is_empty())));
+
+        let stamped_ms = fleet
+            .collector
+            .look(|logs| logs.iter().flat_map(|log| [0, 1].map(|code| log.stamped_ms(code))).max().unwrap());
+        // Who is still at work stamps on until it reads of the recovery.
+        let not_before_ms = stamped_ms.max(fleet::wall_ms()) + u64::from(WINDOW_MS);
+        let recovery = Recovery { cluster, not_before_ms, window_ms: WINDOW_MS };
+        EtcdStore::recover(fleet.config.clone(), &recovery, &fleet::now()).unwrap();
+        // Of the two codes, one may be held by a grant of before, which is expired first.
+        let over_ms = boot_ms() + 3 * u64::from(WINDOW_MS);
+        fleet.check_resumed(&workers, over_ms);
+        etcd = Some(fleet.finish_and_keep_etcd());
+    }
+}
+
+#[test]
+fn f3_a_start_without_a_store_mints_nothing_and_names_it() {
+    // Shows that where no member can be reached no ID is minted, and that the error names where the store should be.
+    let Some(mut fleet) = Fleet::start(1, 1, WINDOW_MS) else { return };
+    let listeners: Vec<_> = (0..3).map(|_| TcpListener::bind(("127.0.0.1", 0)).unwrap()).collect();
+    let endpoints: Vec<_> =
+        listeners.iter().map(|listener| format!("http://{}", listener.local_addr().unwrap())).collect();
+    drop(listeners);
+    let orders = Orders { endpoints: endpoints.clone(), acquire_wait_ms: 2_000, ..fleet.orders("a") };
+    for _ in 0..3 {
+        let worker = fleet.spawn(&orders);
+        fleet.wait_ended(worker);
+        fleet.log(worker, |log| {
+            let error = log.not_begun.clone().unwrap();
+            println!("{error}");
+            assert!(endpoints.iter().any(|endpoint| error.contains(endpoint)), "{error}");
+            assert!(log.runs.is_empty() && log.grants().is_empty());
+        });
+    }
+    fleet.finish();
+}
+
+#[test]
+fn f5_two_processes_of_one_name_have_two_codes() {
+    // Shows that nothing is derived from a name: of three processes of one name two have a code each, and the third waits
+    // though "its own name" holds both.
+    let Some(mut fleet) = Fleet::start(1, 1, WINDOW_MS) else { return };
+    let orders = fleet.orders("10.0.0.7");
+    let workers = [fleet.spawn(&orders), fleet.spawn(&orders)];
+    workers.iter().for_each(|&at| fleet.wait_minted(at));
+    assert_ne!(fleet.log(workers[0], Log::code), fleet.log(workers[1], Log::code));
+    let third = fleet.spawn(&Orders { acquire_wait_ms: 2 * u64::from(WINDOW_MS), ..orders });
+    fleet.wait_ended(third);
+    let error = fleet.log(third, |log| log.not_begun.clone()).unwrap();
+    assert!(error.contains("none of the region's 2 codes"), "{error}");
+    none_was_lost(&fleet, &workers);
+    fleet.finish();
+}
+
+#[test]
+fn a_region_that_loses_its_etcd_stops_alone() {
+    // Shows four regions with a cluster each: one loses its etcd, mints to what is confirmed, stops, and goes on when it
+    // is back; the other three refuse nothing. No ID of any of them comes twice.
+    let collector = Collector::default();
+    let mut regions = Vec::new();
+    for region in 0..4 {
+        let Some(etcd) = Cluster::start(1) else { return };
+        regions.push(Fleet::found(etcd, region, 3, WINDOW_MS, collector.clone()));
+    }
+    let workers: Vec<_> = regions.iter_mut().map(|fleet| fleet.mint(2)).collect();
+    regions[2].etcd.kill(0);
+    minted_to_the_deadline(&regions[2], &workers[2]);
+    let refused_ms = boot_ms();
+    for region in [0, 1, 3] {
+        for &at in &workers[region] {
+            regions[region].wait_minted_since(at, refused_ms + 2 * u64::from(WINDOW_MS));
+            regions[region].log(at, |log| assert!(log.refusals.is_empty(), "{}", log.tail()));
+        }
+    }
+    regions[2].etcd.run(0);
+    regions[2].etcd.wait_for(0);
+    regions[2].check_resumed(&workers[2], boot_ms());
+    for (fleet, workers) in regions.iter().zip(&workers) {
+        none_was_lost(fleet, workers);
+    }
+    regions.into_iter().for_each(Fleet::finish);
 }

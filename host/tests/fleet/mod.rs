@@ -255,11 +255,17 @@ impl Fleet {
     }
 
     /// Ends every worker, and checks all that was told, by itself and against etcd's records.
-    pub fn finish(mut self) {
+    pub fn finish(self) {
+        self.finish_and_keep_etcd();
+    }
+
+    /// As [`Fleet::finish`], and gives the cluster back for another region of its own prefix.
+    pub fn finish_and_keep_etcd(mut self) -> Cluster {
         self.end_all();
         let records = self.records();
         self.collector.check();
         self.collector.check_records(self.config.region, &records);
+        self.etcd
     }
 
     /// Ends every worker, and checks all that was told: for a store whose records are older than what was minted.
