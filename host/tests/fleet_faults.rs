@@ -131,6 +131,34 @@ fn a_fleet_mints_and_gives_its_codes_back() {
     fleet.finish();
 }
 
+#[test]
+fn the_collector_sees_two_stores_and_a_process_that_mints_too_long() {
+    // Shows that two stores of one region, which are two sources of the same IDs, are seen; and so is a process that goes
+    // on past its deadline, because its own clocks go at half their speed.
+    let collector = Collector::default();
+    let mut stores = Vec::new();
+    for _ in 0..2 {
+        let Some(etcd) = Cluster::start(1) else { return };
+        stores.push(Fleet::found(etcd, 0, 1, WINDOW_MS, collector.clone()));
+    }
+    for fleet in &mut stores {
+        // With two of two codes in each, one is the other's.
+        fleet.mint(2);
+    }
+    wait_until("an ID comes twice", || {
+        collector.look(|logs| violations(logs).iter().any(|found| found.starts_with("twice")))
+    });
+
+    let mut fleet = stores.swap_remove(0);
+    fleet.end_all();
+    let slow = fleet.spawn(&Orders { has_slow_clocks: true, ..fleet.orders("slow") });
+    fleet.wait_minted(slow);
+    fleet.etcd.kill(0);
+    fleet.wait_refused(slow);
+    let found = fleet.log(slow, |log| violations(std::slice::from_ref(log)));
+    assert!(!found.is_empty() && found.iter().all(|found| found.starts_with("slow: late")), "{found:?}");
+}
+
 /// Long forms take the default window of a fleet, and real times.
 fn is_long() -> bool {
     std::env::var_os("SNOWMINT_TEST_LONG").is_some()
@@ -820,4 +848,37 @@ fn a_region_that_loses_its_etcd_stops_alone() {
         none_was_lost(fleet, workers);
     }
     regions.into_iter().for_each(Fleet::finish);
+}
+
+#[test]
+fn members_that_are_cut_off_from_each_other() {
+    // Shows, with workers that reach every member: a leader without followers costs no grant, and where no member reaches
+    // another, minting goes on to what is confirmed, is refused, and goes on by the same grants when they meet again.
+    let Some(etcd) = Cluster::start_apart(3) else { return };
+    let mut fleet = Fleet::found(etcd, 0, 3, WINDOW_MS, Collector::default());
+    let workers = fleet.mint(3);
+    let leader = fleet.etcd.leader(0);
+    let [one, other] = [(leader + 1) % 3, (leader + 2) % 3];
+    fleet.etcd.cut(leader, one);
+    fleet.etcd.cut(leader, other);
+    let cut_ms = boot_ms();
+    fleet.etcd.wait_for(one);
+    fleet.check_resumed(&workers, boot_ms());
+    for &at in &workers {
+        fleet.wait(at, "it renews without that leader", |log| {
+            log.notices.iter().any(|told| {
+                matches!(&*told.kind, "renewed" | "resumed") && told.boot_ms > cut_ms + u64::from(WINDOW_MS)
+            })
+        });
+    }
+    fleet.etcd.cut(one, other);
+    minted_to_the_deadline(&fleet, &workers);
+    std::thread::sleep(2 * fleet.window());
+    for (one, other) in [(leader, one), (leader, other), (one, other)] {
+        fleet.etcd.heal(one, other);
+    }
+    (0..3).for_each(|at| fleet.etcd.wait_for(at));
+    fleet.check_resumed(&workers, boot_ms());
+    none_was_lost(&fleet, &workers);
+    fleet.finish();
 }

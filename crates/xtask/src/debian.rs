@@ -20,6 +20,7 @@ pub(crate) struct Need {
 pub(crate) const NEEDS: &[Need] = &[
     Need { program: "etcd", package: "etcd-server", tests: "the etcd store" },
     Need { program: "faketime", package: "faketime", tests: "a fleet's clocks that step" },
+    Need { program: "ip", package: "iproute2", tests: "an etcd whose members are cut off from each other" },
     Need { program: "strace", package: "strace", tests: "a fleet's disks that are slow, full or broken" },
     PROTOC,
 ];

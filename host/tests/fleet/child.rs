@@ -38,6 +38,8 @@ pub struct Orders {
     pub run_count: u32,
     /// Whether it waits, before its first swap, for the test to say go.
     pub asks_before_first_swap: bool,
+    /// Whether its clocks go at half their speed, which no worker can notice: to see that the collector does.
+    pub has_slow_clocks: bool,
 }
 
 impl Orders {
@@ -54,6 +56,7 @@ impl Orders {
             runs_per_s: 200,
             run_count: 50,
             asks_before_first_swap: false,
+            has_slow_clocks: false,
         }
     }
 
@@ -202,6 +205,36 @@ impl Store for Telling {
     }
 }
 
+/// Clocks that go at half their speed from when it was made.
+struct SlowClock {
+    machine: SystemClock,
+    began: (u64, u64),
+}
+
+impl SlowClock {
+    fn new(machine: SystemClock) -> Self {
+        Self { machine, began: (machine.boot_ms(), machine.now_ms()) }
+    }
+}
+
+impl Clock for SlowClock {
+    fn now_ms(&self) -> u64 {
+        u64::midpoint(self.began.1, self.machine.now_ms())
+    }
+
+    fn error_bound_ms(&self) -> u32 {
+        self.machine.error_bound_ms()
+    }
+
+    fn boot_ms(&self) -> u64 {
+        u64::midpoint(self.began.0, self.machine.boot_ms())
+    }
+
+    fn pause(&self, until_ms: u64, at_most: Duration) {
+        self.machine.pause(until_ms, at_most);
+    }
+}
+
 fn notice_line(notice: &Notice) -> Line {
     let (kind, ticket) = match notice {
         Notice::Granted { ticket, .. } => ("granted", *ticket),
@@ -243,7 +276,9 @@ fn child_mints_until_it_is_told() {
     println!();
     let (go, may_go) = channel();
     let stop = listen(go);
-    let clock = Arc::new(SystemClock::new(orders.clock_error_ms));
+    let clock = SystemClock::new(orders.clock_error_ms);
+    let workers_clock: Arc<dyn Clock> =
+        if orders.has_slow_clocks { Arc::new(SlowClock::new(clock)) } else { Arc::new(clock) };
     let store = Telling {
         store: EtcdStore::new(orders.etcd_config()).unwrap(),
         go: Mutex::new(orders.asks_before_first_swap.then_some(may_go)),
@@ -260,7 +295,7 @@ fn child_mints_until_it_is_told() {
     };
     let observer = Box::new(|notice: &Notice| notice_line(notice).tell());
     let engine = Engine::new(Some(cache_dir())).unwrap();
-    let worker = match Worker::start(&engine, Box::new(store), clock.clone(), config, observer) {
+    let worker = match Worker::start(&engine, Box::new(store), workers_clock, config, observer) {
         Ok(worker) => worker,
         Err(error) => return Line::NotBegun { error: error.to_string() }.tell(),
     };
