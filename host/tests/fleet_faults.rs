@@ -19,7 +19,7 @@ use fleet::etcd::Cluster;
 use fleet::etcd::proxy::{Proxy, Wire};
 use fleet::{Collector, Fleet, Line, Log, Orders, boot_ms, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
-use snowmint_lease::{CodeRecord, State, Store, Stored};
+use snowmint_lease::{CodeRecord, State, Store, StoreError, Stored};
 use snowmint_lease_etcd::{EtcdConfig, EtcdStore, Recovery};
 
 /// Short, so that the tests are; long enough for an etcd on a busy machine to be asked three times.
@@ -722,13 +722,15 @@ fn an_old_backup_under_a_running_fleet_is_refused_until_it_is_recovered() {
 
 #[test]
 fn f14_records_that_an_operator_deletes() {
-    // Shows, for a code's record, the cluster's, and all of them, deleted under running workers: those whom it concerns
+    // F14: shows, for a code's record, the cluster's, and all of them, deleted under running workers: those whom it concerns
     // stop, for longer than a TTL; who starts is refused with a reason that names the loss; after an explicit recovery
     // all mint, and no ID comes twice.
+    #[derive(PartialEq)]
     enum Deleted {
         Code,
         Cluster,
         Everything,
+        EverythingAndFoundedAnew,
     }
     let Some(etcd) = Cluster::start(3) else { return };
     let mut etcd = Some(etcd);
@@ -736,6 +738,7 @@ fn f14_records_that_an_operator_deletes() {
         (Deleted::Code, "the record of code"),
         (Deleted::Cluster, "the cluster record"),
         (Deleted::Everything, "there is no lease store at"),
+        (Deleted::EverythingAndFoundedAnew, "there is no lease store at"),
     ] {
         let mut fleet = Fleet::found(etcd.take().unwrap(), 0, 1, WINDOW_MS, Collector::default());
         let workers = fleet.mint(2);
@@ -745,11 +748,11 @@ fn f14_records_that_an_operator_deletes() {
         let key = match deleted {
             Deleted::Code => format!("{root}code/{code:05}"),
             Deleted::Cluster => format!("{root}cluster"),
-            Deleted::Everything => root,
+            Deleted::Everything | Deleted::EverythingAndFoundedAnew => root.clone(),
         };
-        let options = matches!(deleted, Deleted::Everything).then(|| DeleteOptions::new().with_prefix());
+        let options = (key == root).then(|| DeleteOptions::new().with_prefix());
         fleet.etcd.admin(0, async |client| client.delete(key, options).await);
-        let hit = if matches!(deleted, Deleted::Code) { &workers[..1] } else { &workers[..] };
+        let hit = if deleted == Deleted::Code { &workers[..1] } else { &workers[..] };
         for &at in hit {
             fleet.wait(at, "it loses its grant", |log| log.notices_of("lost").count() == 1);
             fleet.wait_refused(at);
@@ -771,10 +774,16 @@ fn f14_records_that_an_operator_deletes() {
         let stamped_ms = fleet
             .collector
             .look(|logs| logs.iter().flat_map(|log| [0, 1].map(|code| log.stamped_ms(code))).max().unwrap());
-        // Who is still at work stamps on until it reads of the recovery.
-        let not_before_ms = stamped_ms.max(fleet::wall_ms()) + u64::from(WINDOW_MS);
-        let recovery = Recovery { cluster, not_before_ms, window_ms: WINDOW_MS };
-        EtcdStore::recover(fleet.config.clone(), &recovery, &fleet::now()).unwrap();
+        if deleted == Deleted::EverythingAndFoundedAnew {
+            // As the command does it for an operator who takes the store for one that never was.
+            let found = snowmint_lease::protocol::found(&cluster, WINDOW_MS, &fleet::now()).unwrap();
+            snowmint_lease::init(&fleet.store(), &found).unwrap();
+        } else {
+            // Who is still at work stamps on until it reads of the recovery.
+            let not_before_ms = stamped_ms.max(fleet::wall_ms()) + u64::from(WINDOW_MS);
+            let recovery = Recovery { cluster, not_before_ms, window_ms: WINDOW_MS };
+            EtcdStore::recover(fleet.config.clone(), &recovery, &fleet::now()).unwrap();
+        }
         // Of the two codes, one may be held by a grant of before, which is expired first.
         let over_ms = boot_ms() + 3 * u64::from(WINDOW_MS);
         fleet.check_resumed(&workers, over_ms);
@@ -881,4 +890,188 @@ fn members_that_are_cut_off_from_each_other() {
     fleet.check_resumed(&workers, boot_ms());
     none_was_lost(&fleet, &workers);
     fleet.finish();
+}
+
+/// A small generator of random numbers, whose seed is told.
+struct Random(u64);
+
+impl Random {
+    /// From `SNOWMINT_TEST_SEED`, or another each time.
+    fn new() -> Self {
+        let given = std::env::var("SNOWMINT_TEST_SEED").ok().map(|seed| seed.parse().unwrap());
+        let seed = given.unwrap_or_else(|| u64::try_from(snowmint::fresh_nonce() >> 96).unwrap());
+        println!("SNOWMINT_TEST_SEED={seed}");
+        Self(seed)
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        // SplitMix64.
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((mixed ^ (mixed >> 31)) % u64::try_from(end).unwrap()).unwrap()
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Health {
+    Well,
+    Frozen,
+    Dead,
+}
+
+/// A fleet in a storm, and what is wrong with each part of it.
+struct Storm {
+    fleet: Fleet,
+    random: Random,
+    members: [Health; 3],
+    workers: Vec<(usize, Health)>,
+    /// Two sets of wires; each worker goes by one of them.
+    wires: [(Vec<Proxy>, Orders); 2],
+    clock: Option<FakeClock>,
+}
+
+impl Storm {
+    fn spawn(&mut self) -> usize {
+        let (_, orders) = &self.wires[self.random.below(2)];
+        // Half of them by a clock that is stepped, where there is one.
+        let is_odd = self.random.below(2) == 1;
+        let clock = self.clock.as_ref().filter(|_| is_odd);
+        let environment = clock.map(FakeClock::environment).unwrap_or_default();
+        let owner = format!("{}{}", if clock.is_some() { "stepped-" } else { "steady-" }, self.workers.len());
+        self.fleet.spawn_with(&Orders { owner, ..orders.clone() }, &environment)
+    }
+
+    fn member(&mut self, at: usize, health: Health) {
+        match (self.members[at], health) {
+            (Health::Well, Health::Frozen) => self.fleet.etcd.stop(at),
+            (Health::Frozen, Health::Well) => self.fleet.etcd.cont(at),
+            (Health::Dead, Health::Well) => self.fleet.etcd.run(at),
+            (Health::Well | Health::Frozen, Health::Dead) => self.fleet.etcd.kill(at),
+            _ => return,
+        }
+        self.members[at] = health;
+    }
+
+    /// One more thing goes wrong, or right.
+    fn rage(&mut self) {
+        let at = self.random.below(self.workers.len());
+        let (worker, health) = self.workers[at];
+        let what = match self.random.below(14) {
+            0..=2 => match health {
+                Health::Frozen => {
+                    self.fleet.thaw(worker);
+                    self.workers[at].1 = Health::Well;
+                    format!("worker {worker} thaws")
+                }
+                _ => {
+                    self.fleet.freeze(worker);
+                    self.workers[at].1 = Health::Frozen;
+                    format!("worker {worker} freezes")
+                }
+            },
+            3 => {
+                self.fleet.kill(worker);
+                let next = self.spawn();
+                self.workers[at] = (next, Health::Well);
+                format!("worker {worker} is killed, {next} begins")
+            }
+            4 if health == Health::Well => {
+                self.fleet.tell_to_stop(worker);
+                let next = self.spawn();
+                self.workers[at] = (next, Health::Well);
+                format!("worker {worker} is told to stop, {next} begins")
+            }
+            5..=8 => {
+                let member = self.random.below(3);
+                // Well more often than not, or nothing would ever be had.
+                let health = [Health::Frozen, Health::Dead, Health::Well, Health::Well, Health::Well];
+                let health = health[self.random.below(health.len())];
+                self.member(member, health);
+                format!("member {member}: {health:?}")
+            }
+            9 | 10 => {
+                let wire = [Wire::Whole, Wire::Whole, Wire::NoReplies, Wire::Cut][self.random.below(4)];
+                let side = self.random.below(2);
+                set(&self.wires[side].0, wire);
+                format!("wires {side}: {wire:?}")
+            }
+            11 if self.clock.is_some() => {
+                let step = ["+0", "+8", "-8", "+2", "-1"][self.random.below(5)];
+                self.clock.as_ref().unwrap().step(step);
+                format!("clocks: {step}")
+            }
+            12 => {
+                let code = u32::try_from(self.random.below(8)).unwrap();
+                let nonce = snowmint::fresh_nonce();
+                let fenced = self.operator(|store| {
+                    snowmint_lease::store::fence(store, code, 1_000, &fleet::now(), nonce).map(drop)
+                });
+                format!("code {code} is fenced: {fenced:?}")
+            }
+            13 if self.random.below(4) == 0 => {
+                let stamped_ms = self.fleet.collector.look(|logs| {
+                    logs.iter().flat_map(|log| (0..8).map(|code| log.stamped_ms(code))).max().unwrap()
+                });
+                let not_before_ms = stamped_ms.max(fleet::wall_ms()) + u64::from(WINDOW_MS);
+                let recovered = self.operator(|store| {
+                    snowmint_lease::store::recover(store, not_before_ms, WINDOW_MS, &fleet::now()).map(drop)
+                });
+                format!("recovery: {recovered:?}")
+            }
+            _ => return,
+        };
+        println!("{} {what}", boot_ms());
+    }
+
+    /// What an operator tries, whatever comes of it.
+    fn operator(&self, act: impl FnOnce(&EtcdStore) -> Result<(), StoreError>) -> Result<(), &'static str> {
+        let config = EtcdConfig { request_ms_max: 500, call_ms_max: 1_000, ..self.fleet.config.clone() };
+        EtcdStore::connect(config).and_then(|store| act(&store)).map_err(|error| error.reason())
+    }
+
+    /// Everything is set right.
+    fn calm(&mut self) {
+        if let Some(clock) = &self.clock {
+            clock.step("+0");
+        }
+        self.wires.iter().for_each(|(wires, _)| set(wires, Wire::Whole));
+        (0..3).for_each(|at| self.member(at, Health::Well));
+        for (worker, health) in &mut self.workers {
+            if *health == Health::Frozen {
+                self.fleet.thaw(*worker);
+                *health = Health::Well;
+            }
+        }
+        (0..3).for_each(|at| self.fleet.etcd.wait_for(at));
+    }
+}
+
+#[test]
+fn a_storm_of_faults() {
+    // Shows that of everything above at random and at once (workers and members frozen, killed and stopped, wires cut,
+    // clocks stepped by seconds, codes fenced, generations raised) no ID comes twice, none lies above a confirmed end and
+    // none is late; and that all mint again once it is over. SNOWMINT_TEST_LONG: 200 s of it.
+    let Some(fleet) = Fleet::start(3, 3, WINDOW_MS) else { return };
+    let wires = [wired(&fleet, ""), wired(&fleet, "")];
+    let clock = FakeClock::new("+0");
+    let mut storm =
+        Storm { fleet, random: Random::new(), members: [Health::Well; 3], workers: Vec::new(), wires, clock };
+    for _ in 0..5 {
+        let worker = storm.spawn();
+        storm.workers.push((worker, Health::Well));
+    }
+    let workers = |storm: &Storm| storm.workers.iter().map(|(at, _)| *at).collect::<Vec<_>>();
+    workers(&storm).into_iter().for_each(|at| storm.fleet.wait_minted(at));
+    let until_ms = boot_ms() + if is_long() { 200_000 } else { 20_000 };
+    while boot_ms() < until_ms {
+        storm.rage();
+        std::thread::sleep(Duration::from_millis(50 + u64::try_from(storm.random.below(500)).unwrap()));
+    }
+    storm.calm();
+    let calm_ms = boot_ms();
+    for at in workers(&storm) {
+        println!("worker {at} mints again {:?} after the storm", storm.fleet.wait_minted_since(at, calm_ms));
+    }
+    storm.fleet.finish();
 }

@@ -184,9 +184,14 @@ impl Fleet {
         writeln!(self.minter(at).input.as_mut().unwrap(), "go").unwrap();
     }
 
-    /// Stops a worker as a service manager would, and waits for its end. Whether it has given its code back.
-    pub fn stop(&mut self, at: usize) -> bool {
+    /// Tells a worker to stop, as a service manager would, and does not wait.
+    pub fn tell_to_stop(&mut self, at: usize) {
         writeln!(self.minter(at).input.as_mut().unwrap(), "stop").unwrap();
+    }
+
+    /// Stops a worker, and waits for its end. Whether it has given its code back.
+    pub fn stop(&mut self, at: usize) -> bool {
+        self.tell_to_stop(at);
         self.wait_ended(at);
         self.log(at, |log| log.ended == Some(true))
     }
