@@ -245,9 +245,10 @@ impl Worker {
             let left = deadline.saturating_duration_since(Instant::now());
             let is_hopeless = match &kept.hindrance {
                 Some(Hindrance::Store(error)) => !error.is_transient(),
+                // One that is held may be had before, if its holder gives it back or is watched to be gone.
                 Some(Hindrance::NoneLeft(none)) => {
-                    none.ended_last_ms.is_some()
-                        || none.wait_ms.is_some_and(|wait_ms| Duration::from_millis(wait_ms) > left)
+                    let is_past = |wait_ms| Duration::from_millis(wait_ms) > left;
+                    none.ended_last_ms.is_some() || none.active == 0 && none.wait_ms.is_some_and(is_past)
                 }
                 // Nobody will vouch for the clock within a moment.
                 Some(Hindrance::Clock { clock_error_ms }) => *clock_error_ms == u32::MAX,

@@ -98,6 +98,9 @@ impl EtcdConfig {
                 return wrong(format!("{endpoint} is not https, and certificates are given"));
             }
         }
+        if let Some(tls) = &self.tls {
+            tls.check()?;
+        }
         let is_word = |word: &str| {
             !word.is_empty()
                 && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
@@ -145,6 +148,31 @@ pub struct EtcdTls {
     pub server_name: Option<String>,
 }
 
+impl EtcdTls {
+    /// A file without any PEM reads as an empty list, by which nobody is trusted, or known: that is told before.
+    fn check(&self) -> Result<(), StoreError> {
+        const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----";
+        let identity = self.identity.as_ref();
+        for (whose, what, begin, pem) in [
+            ("the authorities to trust", "certificate", CERTIFICATE, Some(self.ca_pem.as_str())),
+            ("the client", "certificate", CERTIFICATE, identity.map(|identity| identity.cert_pem.as_str())),
+            (
+                "the client",
+                "private key",
+                "PRIVATE KEY-----",
+                identity.map(|identity| identity.key_pem.expose()),
+            ),
+        ] {
+            if pem.is_some_and(|pem| !pem.contains(begin)) {
+                return Err(StoreError::Misconfigured {
+                    detail: format!("what is given as the PEM of {whose} holds no {what}"),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
 /// A certificate with its key, both PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EtcdIdentity {
@@ -187,6 +215,14 @@ mod tests {
         EtcdTls { ca_pem: String::new(), identity: None, server_name: None }
     }
 
+    const CERT: &str = "-----BEGIN CERTIFICATE-----";
+    const KEY: &str = "-----BEGIN PRIVATE KEY-----";
+
+    fn known_by(cert: &str, key: &str) -> EtcdTls {
+        let identity = EtcdIdentity { cert_pem: cert.into(), key_pem: Secret::new(key) };
+        EtcdTls { ca_pem: CERT.into(), identity: Some(identity), server_name: None }
+    }
+
     #[test]
     fn what_cannot_be_followed_is_refused_with_the_reason() {
         // Shows each rule of a configuration, broken alone, and the words by which it is told.
@@ -201,6 +237,15 @@ mod tests {
             (endpoint("http://me:word@a:2379"), "contains a user"),
             (endpoint("https://a:2379"), "certificate authority"),
             (EtcdConfig { tls: Some(tls()), ..plain() }, "is not https"),
+            (EtcdConfig { tls: Some(tls()), ..endpoint("https://a:2379") }, "authorities to trust holds no"),
+            (
+                EtcdConfig { tls: Some(known_by("none", KEY)), ..endpoint("https://a:2379") },
+                "client holds no certificate",
+            ),
+            (
+                EtcdConfig { tls: Some(known_by(CERT, CERT)), ..endpoint("https://a:2379") },
+                "client holds no private key",
+            ),
             (prefix(""), "prefix"),
             (prefix("/snowmint"), "prefix"),
             (prefix("a//b"), "prefix"),

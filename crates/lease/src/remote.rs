@@ -158,6 +158,8 @@ impl Held {
             floor_ms: self.answer.floor_ms,
             end_ms: self.answer.end_ms,
             deadline_boot_ms: self.deadline_boot_ms,
+            // Its one peer is the service: whoever disagrees with that lapses.
+            is_outvoted: false,
         }
     }
 }

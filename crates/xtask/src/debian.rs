@@ -20,7 +20,9 @@ pub(crate) struct Need {
 pub(crate) const NEEDS: &[Need] = &[
     Need { program: "etcd", package: "etcd-server", tests: "the etcd store" },
     Need { program: "chronyd", package: "chrony", tests: "chrony's word for the clock" },
-    Need { program: "faketime", package: "faketime", tests: "steps of the clock under a real process" },
+    Need { program: "faketime", package: "faketime", tests: "clocks that step under a real process" },
+    Need { program: "ip", package: "iproute2", tests: "an etcd whose members are cut off from each other" },
+    Need { program: "strace", package: "strace", tests: "a fleet's disks that are slow, full or broken" },
     PROTOC,
 ];
 

@@ -128,8 +128,7 @@ impl Mint {
         let store =
             opened.store.for_worker(&now(&*clock), config.lease.quarantine_ms).map_err(CliError::failed)?;
         let engine = Engine::new(cache_directory()).map_err(CliError::failed)?;
-        let worker =
-            Worker::start(&engine, store, clock.clone(), config, observer()).map_err(CliError::failed)?;
+        let worker = Worker::start(&engine, store, clock.clone(), config, observer()).map_err(not_started)?;
         if let Some(after) = self.after {
             worker.observe(Id::new(after)).map_err(CliError::failed)?;
         }
@@ -213,6 +212,16 @@ impl Mint {
             }
         }
         Ok(())
+    }
+}
+
+/// Why there is no worker, with the flag that helps.
+fn not_started(error: WorkerError) -> CliError {
+    match &error {
+        WorkerError::NoGrant(Hindrance::Clock { clock_error_ms: u32::MAX }) => CliError::Failed(format!(
+            "{error}; where you can answer for a bound yourself, give it with `--clock assume:MS`"
+        )),
+        _ => CliError::failed(error),
     }
 }
 

@@ -7,7 +7,8 @@ use clap::Args;
 use etcetera::BaseStrategy;
 use snowmint::{Clock, fresh_nonce};
 use snowmint_core::Layout;
-use snowmint_lease::{ClusterRecord, EMBEDDED_WINDOW_MS_DEFAULT, Now, Store, StoreError, Subject, protocol};
+use snowmint_lease::protocol::{self, LeaseRefusal};
+use snowmint_lease::{ClusterRecord, EMBEDDED_WINDOW_MS_DEFAULT, Now, Store, StoreError, Subject};
 use snowmint_lease_etcd::{EtcdConfig, EtcdIdentity, EtcdStore, EtcdTls, EtcdUser, Secret};
 use snowmint_lease_redb::{Recovery, RedbStore};
 
@@ -246,7 +247,15 @@ impl StoreArgs {
                     not_before_ms: args.not_before_ms,
                     window_ms: args.window_ms,
                 };
-                OpenedStore::Etcd(EtcdStore::recover(config, &recovery, &now(clock)).map_err(failed)?)
+                let now = now(clock);
+                // What the protocol refuses is told in its own words; the store has only those of a disk for it.
+                protocol::recover(&recovery.cluster, args.not_before_ms, args.window_ms, &now).map_err(
+                    |refusal| match refusal {
+                        LeaseRefusal::NotBeforeTooLate { .. } => CliError::usage(refusal),
+                        refusal => CliError::failed(refusal),
+                    },
+                )?;
+                OpenedStore::Etcd(EtcdStore::recover(config, &recovery, &now).map_err(failed)?)
             }
         };
         let cluster = store.as_store().cluster().map_err(CliError::failed)?.record;
@@ -331,6 +340,9 @@ impl StoreArgs {
         };
         if let Some(region) = self.region {
             flags.push_str(&format!(" --region {region}"));
+        }
+        if let Some(prefix) = &self.etcd.prefix {
+            flags.push_str(&format!(" --etcd-prefix {prefix}"));
         }
         flags
     }

@@ -18,6 +18,7 @@ use snowmint_lease_etcd::EtcdConfig;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
+pub mod net;
 pub mod proxy;
 
 /// Names the programs that this machine has to do without; set by `cargo xtask test`.
@@ -28,18 +29,24 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Where etcd is. `None`, and a word about it, where it is missing and may be; a failure where it may not.
 pub fn etcd() -> Option<PathBuf> {
+    program("etcd", "etcd-server", "the etcd store")
+}
+
+/// Where a program of a Debian package is. `None`, and a word about it, where it is missing and may be; a failure where
+/// it may not.
+pub fn program(name: &str, package: &str, tests: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     // Debian's services lie where only root's PATH leads.
     let dirs = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin"), PathBuf::from("/usr/bin")]);
-    let found = dirs.map(|dir| dir.join("etcd")).find(|program| program.is_file());
+    let found = dirs.map(|dir| dir.join(name)).find(|program| program.is_file());
     if found.is_some() {
         return found;
     }
-    let advice = "etcd is not installed (on Debian: apt-get install etcd-server)";
-    let is_excused = std::env::var(WITHOUT).is_ok_and(|names| names.split(',').any(|name| name == "etcd"));
+    let advice = format!("{name} is not installed (on Debian: apt-get install {package})");
+    let is_excused = std::env::var(WITHOUT).is_ok_and(|names| names.split(',').any(|other| other == name));
     let must = std::env::var_os("CI").is_some() || rustix::process::geteuid().is_root();
     assert!(is_excused || !must, "{advice}");
-    eprintln!("SKIPPED: {advice}; the etcd store is not tested");
+    eprintln!("SKIPPED: {advice}; {tests} is not tested");
     None
 }
 
@@ -52,10 +59,13 @@ pub struct Cluster {
     more_args: Vec<String>,
     scheme: &'static str,
     stores: AtomicU32,
+    /// `None`: they are on loopback. Dropped last, when its members have ended.
+    net: Option<net::Net>,
 }
 
 struct Member {
     name: String,
+    host: String,
     client_port: u16,
     peer_port: u16,
     child: Option<Child>,
@@ -71,9 +81,29 @@ impl Cluster {
         Some(cluster)
     }
 
+    /// Starts members in a network of their own, where they can be cut off from each other, and waits.
+    pub fn start_apart(count: usize) -> Option<Self> {
+        let program = etcd()?;
+        let net = net::Net::new(count)?;
+        let cluster = Self::new(program, count, "http", &[], Some(net));
+        for at in 0..count {
+            cluster.wait_for(at);
+        }
+        Some(cluster)
+    }
+
     /// Starts members with more arguments, and does not wait.
     pub fn start_with(count: usize, scheme: &'static str, more_args: &[String]) -> Option<Self> {
-        let program = etcd()?;
+        Some(Self::new(etcd()?, count, scheme, more_args, None))
+    }
+
+    fn new(
+        program: PathBuf,
+        count: usize,
+        scheme: &'static str,
+        more_args: &[String],
+        net: Option<net::Net>,
+    ) -> Self {
         // All at once, so that none of them is given twice.
         let listeners: Vec<_> =
             (0..count * 2).map(|_| TcpListener::bind(("127.0.0.1", 0)).unwrap()).collect();
@@ -82,6 +112,7 @@ impl Cluster {
         let members = (0..count)
             .map(|at| Member {
                 name: format!("m{at}"),
+                host: net.as_ref().map_or_else(|| String::from("127.0.0.1"), |net| net.host(at)),
                 client_port: ports[at * 2],
                 peer_port: ports[at * 2 + 1],
                 child: None,
@@ -97,9 +128,10 @@ impl Cluster {
             more_args: more_args.to_vec(),
             scheme,
             stores: AtomicU32::new(0),
+            net,
         };
         (0..count).for_each(|at| cluster.run(at));
-        Some(cluster)
+        cluster
     }
 
     /// Starts a member: for the first time, or again in the same directory.
@@ -107,14 +139,22 @@ impl Cluster {
         let peers: Vec<_> = self
             .members
             .iter()
-            .map(|member| format!("{}=http://127.0.0.1:{}", member.name, member.peer_port))
+            .map(|member| format!("{}=http://{}:{}", member.name, member.host, member.peer_port))
             .collect();
         let member = &self.members[at];
         assert!(member.child.is_none());
-        let client_url = format!("{}://127.0.0.1:{}", self.scheme, member.client_port);
-        let peer_url = format!("http://127.0.0.1:{}", member.peer_port);
+        let client_url = self.url(at);
+        let peer_url = format!("http://{}:{}", member.host, member.peer_port);
         let log = File::create(self.dir.path().join(format!("{}.log", member.name))).unwrap();
-        let child = Command::new(&self.program)
+        let mut command = match &self.net {
+            Some(net) => {
+                let mut command = net.command(at);
+                command.arg(&self.program);
+                command
+            }
+            None => Command::new(&self.program),
+        };
+        let child = command
             .env_clear()
             .args(["--name", &member.name, "--data-dir"])
             .arg(self.data_dir(at))
@@ -136,7 +176,8 @@ impl Cluster {
     }
 
     pub fn url(&self, at: usize) -> String {
-        format!("{}://127.0.0.1:{}", self.scheme, self.members[at].client_port)
+        let Member { host, client_port, .. } = &self.members[at];
+        format!("{}://{host}:{client_port}", self.scheme)
     }
 
     pub fn port(&self, at: usize) -> u16 {
@@ -160,11 +201,42 @@ impl Cluster {
         }
     }
 
+    /// Cuts two members off from each other; both are reached by everybody else. Only of [`Cluster::start_apart`].
+    pub fn cut(&self, one: usize, other: usize) {
+        self.net.as_ref().unwrap().cut(one, other);
+    }
+
+    /// Lets them reach each other again.
+    pub fn heal(&self, one: usize, other: usize) {
+        self.net.as_ref().unwrap().heal(one, other);
+    }
+
     /// `kill -9` of one member, by its id.
     pub fn kill(&mut self, at: usize) {
         let mut child = self.members[at].child.take().unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
+    }
+
+    /// Its process, for what looks into it or gets in its way.
+    pub fn pid(&self, at: usize) -> u32 {
+        self.members[at].child.as_ref().unwrap().id()
+    }
+
+    /// Waits until a member has ended by itself, and returns what it logged.
+    pub fn wait_ended(&mut self, at: usize) -> String {
+        let member = &mut self.members[at];
+        let mut child = member.child.take().unwrap();
+        let until = Instant::now() + PATIENCE;
+        while child.try_wait().unwrap().is_none() {
+            if Instant::now() > until {
+                // Dropped, it would go on for ever.
+                member.child = Some(child);
+                panic!("{} has not ended", member.name);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        fs::read_to_string(self.dir.path().join(format!("{}.log", member.name))).unwrap()
     }
 
     /// Freezes one member.
