@@ -13,6 +13,7 @@ mod lease;
 mod length;
 mod lines;
 mod mint;
+mod peers;
 mod picture;
 mod report;
 mod store;

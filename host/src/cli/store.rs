@@ -377,7 +377,7 @@ fn failed(error: StoreError) -> CliError {
     }
 }
 
-fn read_text(path: &Path) -> Result<String, CliError> {
+pub(super) fn read_text(path: &Path) -> Result<String, CliError> {
     std::fs::read_to_string(path)
         .map_err(|error| CliError::Usage(format!("the file {} cannot be read: {error}", path.display())))
 }
