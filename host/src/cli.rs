@@ -17,6 +17,8 @@ mod peers;
 mod picture;
 mod report;
 mod store;
+#[cfg(not(feature = "etcd"))]
+mod without_etcd;
 mod worker;
 
 use std::fmt;
