@@ -276,7 +276,7 @@ fn none_of(violations: &[String]) {
 pub fn violations(logs: &[Log]) -> Vec<String> {
     let mut found = Vec::new();
     // Of each node: the cursors of each run, and whose it is.
-    let mut cursors: BTreeMap<(String, u64, u64), Vec<(u128, u128, usize)>> = BTreeMap::new();
+    let mut cursors: BTreeMap<Node, Vec<(u128, u128, usize)>> = BTreeMap::new();
     for (at, log) in logs.iter().enumerate() {
         let layout = &log.layout;
         let grants = grants_of(log);
@@ -313,6 +313,9 @@ pub fn violations(logs: &[Log]) -> Vec<String> {
     }
     found
 }
+
+/// Layout, region and worker.
+type Node = (String, u64, u64);
 
 /// A grant as its process came to know it.
 struct Granted {
