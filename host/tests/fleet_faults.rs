@@ -365,16 +365,27 @@ fn a_lost_reply_to_a_renewal_costs_nothing() {
     fleet.wait_minted(worker);
     let code = fleet.log(worker, Log::code);
     let store = fleet.store();
-    for round in 1..=5 {
-        fleet.wait(worker, "it renews", |log| log.notices_of("renewed").count() >= round * 3);
+    let count = |kind| fleet.log(worker, |log| log.notices_of(kind).count());
+    let mut lost = 0;
+    // A renewal may be answered just before the wire is cut.
+    for _ in 0..20 {
+        let renewed = count("renewed");
+        fleet.wait(worker, "it renews", |log| log.notices_of("renewed").count() > renewed);
         let before = store.read(code).unwrap();
         set(&wires, Wire::NoReplies);
         wait_until("etcd has carried a renewal out", || {
             store.read(code).unwrap().revision != before.revision
         });
         set(&wires, Wire::Whole);
-        fleet.wait(worker, "the renewal has failed", |log| log.notices_of("unconfirmed").count() >= round);
+        let (renewed, unconfirmed) = (count("renewed"), count("unconfirmed"));
+        wait_until("it knows more", || count("renewed") > renewed + 1 || count("unconfirmed") > unconfirmed);
+        lost = count("unconfirmed");
+        if lost >= 5 {
+            break;
+        }
     }
+    println!("{lost} replies were lost");
+    assert!(lost >= 5);
     fleet.wait_minted_since(worker, boot_ms() + u64::from(WINDOW_MS));
     none_was_lost(&fleet, &[worker]);
     assert!(fleet.log(worker, |log| log.refusals.is_empty()), "{}", fleet.log(worker, Log::tail));
@@ -395,6 +406,8 @@ fn a_lost_reply_to_an_acquire_costs_no_code() {
     let store = fleet.store();
     let is_held = |(_, stored): &(u32, Stored<CodeRecord>)| stored.record.state == State::Active;
     wait_until("etcd has carried the claim out", || store.scan().unwrap().iter().all(is_held));
+    // The member that was asked may answer later than another one that was read from.
+    fleet.wait(worker, "it is without a reply", |log| !log.failed.is_empty());
     set(&wires, Wire::Whole);
     let whole_ms = boot_ms();
     fleet.check_resumed(&[worker], whole_ms);
