@@ -72,6 +72,7 @@ pub struct Log {
     pub notices: Vec<Told>,
     pub runs: Vec<Run>,
     pub refusals: Vec<Refused>,
+    is_refused: bool,
     /// How far its wall clock was ahead of its boot-time clock: at first, and after each step.
     pub ahead_ms: Vec<u64>,
     /// Whether a stop gave the code back.
@@ -93,6 +94,7 @@ impl Log {
             notices: Vec::new(),
             runs: Vec::new(),
             refusals: Vec::new(),
+            is_refused: false,
             ahead_ms: Vec::new(),
             ended: None,
         }
@@ -140,9 +142,11 @@ impl Log {
                 self.notices.push(Told { kind, ticket, text, boot_ms });
             }
             Line::Run(first, stride, count, before_boot_ms, after_boot_ms, wall_ms) => {
+                self.is_refused = false;
                 self.runs.push(Run { first, stride, count, before_boot_ms, after_boot_ms, wall_ms });
             }
             Line::Refused { reason, error, boot_ms } => {
+                self.is_refused = true;
                 self.refusals.push(Refused { reason, error, boot_ms });
             }
             Line::Ended { is_released } => self.ended = Some(is_released),
@@ -186,9 +190,7 @@ impl Log {
 
     /// Whether the last that came of asking for IDs was a refusal.
     pub fn is_refusing(&self) -> bool {
-        let last_ms = self.runs.last().map_or(0, |run| run.after_boot_ms);
-        // One that came in the same millisecond as a run may have come before it.
-        self.refusals.last().is_some_and(|refused| refused.boot_ms > last_ms)
+        self.is_refused
     }
 
     /// The reasons of the refusals since this moment, without repetition.
