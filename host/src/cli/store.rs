@@ -242,9 +242,7 @@ impl StoreArgs {
                     not_before_ms: args.not_before_ms,
                     window_ms: args.window_ms,
                 };
-                OpenedStore::Redb(
-                    RedbStore::recover(&directory, &recovery, &now(clock)).map_err(CliError::failed)?,
-                )
+                OpenedStore::Redb(RedbStore::recover(&directory, &recovery, &now(clock)).map_err(failed)?)
             }
             Place::Etcd(members) => {
                 let config = self.etcd_config(&members)?;
@@ -253,15 +251,7 @@ impl StoreArgs {
                     not_before_ms: args.not_before_ms,
                     window_ms: args.window_ms,
                 };
-                let now = now(clock);
-                // What the protocol refuses is told in its own words; the store has only those of a disk for it.
-                protocol::recover(&recovery.cluster, args.not_before_ms, args.window_ms, &now).map_err(
-                    |refusal| match refusal {
-                        LeaseRefusal::NotBeforeTooLate { .. } => CliError::usage(refusal),
-                        refusal => CliError::failed(refusal),
-                    },
-                )?;
-                OpenedStore::Etcd(EtcdStore::recover(config, &recovery, &now).map_err(failed)?)
+                OpenedStore::Etcd(EtcdStore::recover(config, &recovery, &now(clock)).map_err(failed)?)
             }
         };
         let cluster = store.as_store().cluster().map_err(CliError::failed)?.record;
@@ -327,14 +317,29 @@ impl StoreArgs {
             Err(StoreError::NotInitialised { .. }) if init && !self.is_fleet() => {
                 self.init(EMBEDDED_WINDOW_MS_DEFAULT, clock)
             }
-            Err(StoreError::NotInitialised { place }) => Err(CliError::Failed(format!(
-                "there is no lease store at {place}: found one, once, with `snowmint init{}`{}",
-                self.as_flags(),
-                // Keys that somebody deleted look like keys that never were: in a fleet, founding is an operator's act.
-                if self.is_fleet() { "" } else { ", or give `--init`" }
-            ))),
+            Err(StoreError::NotInitialised { place }) => Err(self.not_initialised(&place)),
             Err(error) => Err(failed(error)),
         }
+    }
+
+    fn not_initialised(&self, place: &str) -> CliError {
+        let flags = self.as_flags();
+        if !self.is_fleet() {
+            return CliError::Failed(format!(
+                "there is no lease store at {place}: found one, once, with `snowmint init{flags}`, or give `--init`"
+            ));
+        }
+        // A slip in the region looks like a region that was never founded.
+        let layout = self.layout().ok().flatten().unwrap_or(Layout::SNOWMINT);
+        if let Err(error) = ClusterRecord::new(0, layout, self.region.unwrap_or(0)) {
+            return CliError::usage(error);
+        }
+        // Keys that somebody deleted look like keys that never were.
+        CliError::Failed(format!(
+            "there is no lease store at {place}: if there never was one, found it, once, with `snowmint init{flags}`; if \
+             there was, its records were deleted: put them back, or run `snowmint init --recover --not-before MS{flags}` \
+             with a time above all that was stamped"
+        ))
     }
 
     /// The flags that name the same store again.
@@ -378,7 +383,9 @@ impl StoreArgs {
 /// A slip in the flags is bad usage; whatever else a store says is a failure.
 fn failed(error: StoreError) -> CliError {
     match error {
-        StoreError::Misconfigured { .. } => CliError::usage(error),
+        StoreError::Misconfigured { .. } | StoreError::Refused(LeaseRefusal::NotBeforeTooLate { .. }) => {
+            CliError::usage(error)
+        }
         error => CliError::failed(error),
     }
 }
