@@ -22,7 +22,7 @@ use super::{CliError, layout_file};
 /// Which store, which layout, which region.
 #[derive(Args, Debug)]
 pub(super) struct StoreArgs {
-    /// The lease store: `redb:DIR`, a directory of its own for one process, or `etcd:URL,URL,…`, the members of a
+    /// The lease store: `redb:DIR`, a directory of its own for one process, or `etcd:URL,URL` and so on, the members of a
     /// region's etcd cluster [default: redb in the user's data directory].
     #[arg(long, value_name = "STORE", env = "SNOWMINT_STORE")]
     store: Option<Place>,
@@ -93,7 +93,7 @@ impl FromStr for Place {
                 Err("`etcd:` names no member; give one or more, as in `etcd:http://127.0.0.1:2379`".into())
             }
             Some(("etcd", members)) => Ok(Self::Etcd(members.split(',').map(str::to_owned).collect())),
-            _ => Err("give `redb:DIR`, as in `redb:/var/lib/snowmint`, or `etcd:URL,URL,…`, as in \
+            _ => Err("give `redb:DIR`, as in `redb:/var/lib/snowmint`, or `etcd:URL,URL`, as in \
                       `etcd:http://127.0.0.1:2379`"
                 .into()),
         }
