@@ -39,8 +39,11 @@ impl Form {
         if values.peek().is_none() {
             return Some(Self::Json);
         }
-        let ranges: Vec<(String, u16)> =
-            values.filter_map(|value| value.to_str().ok()).flat_map(|text| text.split(',')).map(range).collect();
+        let ranges: Vec<(String, u16)> = values
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|text| text.split(','))
+            .map(range)
+            .collect();
         let mut best: Option<(u16, Self)> = None;
         for form in Self::ALL {
             let quality = quality(&ranges, form.essence());

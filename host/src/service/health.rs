@@ -1,13 +1,12 @@
 //! `/livez` and `/readyz`.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
-use snowmint::{Worker, WorkerError};
+use snowmint::{Clock, Worker, WorkerError};
 use snowmint_core::Refusal;
 use utoipa::ToSchema;
 
@@ -58,18 +57,24 @@ pub(super) struct Ready {
     ),
 )]
 pub(super) async fn readyz(State(app): State<Arc<App>>) -> Result<Json<Ready>, Problem> {
-    if app.is_draining.load(Ordering::Relaxed) {
+    if app.is_draining() {
         return Err(Problem::unavailable("draining", "the service is stopping; ask another"));
     }
+    ready(&app).map(Json)
+}
+
+/// What `/readyz` says.
+pub(super) fn ready(app: &App) -> Result<Ready, Problem> {
+    let pool = &app.region()?.pool;
     let mut error = None;
     let mut workers_ready = 0;
-    for worker in app.pool.workers() {
+    for worker in pool.workers() {
         match readiness(worker) {
             Ok(()) => workers_ready += 1,
             Err(refused) => error = Some((refused, worker.standing())),
         }
     }
-    let workers = app.pool.workers().len();
+    let workers = pool.workers().len();
     match error {
         Some((error, standing)) if workers_ready == 0 => {
             let problem = Problem::of_worker(&error);
@@ -82,15 +87,15 @@ pub(super) async fn readyz(State(app): State<Arc<App>>) -> Result<Json<Ready>, P
             })
         }
         _ => {
-            let ceiling_ms = app.pool.workers().iter().filter_map(Worker::ceiling_ms).max();
+            let ceiling_ms = pool.workers().iter().filter_map(Worker::ceiling_ms).max();
             let clock_error_ms = app.clock.error_bound_ms();
-            Ok(Json(Ready {
+            Ok(Ready {
                 status: "ready",
                 workers_ready,
                 workers,
-                headroom_ms: ceiling_ms.unwrap_or(0).saturating_sub(app.pool.now_ms()),
+                headroom_ms: ceiling_ms.unwrap_or(0).saturating_sub(pool.now_ms()),
                 clock_error_ms: (clock_error_ms != u32::MAX).then_some(clock_error_ms),
-            }))
+            })
         }
     }
 }

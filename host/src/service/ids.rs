@@ -1,5 +1,7 @@
 //! `/v1/ids`: minted, and taken apart.
 
+#![allow(unused_qualifications)] // In what the macro writes for parameters.
+
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,8 +12,10 @@ use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
-use snowmint::{COUNT_MAX, WorkerError};
-use snowmint_core::{Id, Run, RunIds, TextForm};
+use snowmint::{COUNT_MAX, Pool, WorkerError};
+use snowmint_core::{FormatHistory, Id, Layout, Run, RunIds, TextForm};
+use snowmint_lease::ClusterRecord;
+use snowmint_lease::cutover::history;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
@@ -19,7 +23,7 @@ use super::App;
 use super::accept::Form;
 use super::problem::Problem;
 use super::tokens::{Caller, Right};
-use crate::cli::Json as ReportJson;
+use crate::cli::{Json as ReportJson, Reader, read};
 
 /// How much of an answer is written at once.
 const CHUNK_BYTES: usize = 1 << 16;
@@ -40,7 +44,7 @@ pub(super) struct MintQuery {
     #[param(minimum = 1, maximum = 1_000_000, default = 1)]
     count: u32,
     /// Every ID is greater than this one, which somebody else minted. In decimal.
-    #[param(value_type = Option<String>, pattern = "^[0-9]{1,20}$", example = "264543141887999999")]
+    #[param(value_type = Option<String>, pattern = "^(0|[1-9][0-9]{0,18})$", example = "264543141887999999")]
     after: Option<String>,
     /// With each ID a random twin that tells nothing, for URLs.
     public: Option<Public>,
@@ -159,7 +163,7 @@ impl MintQuery {
         };
         let after = self.after.as_deref().map(|text| {
             TextForm::Decimal
-                .parse(text)
+                .parse(text.as_bytes())
                 .map_err(|error| Problem::bad_request("query", format!("`after` is no ID: {error}")))
         });
         if public.is_some() && (runs || form == Form::Bytes) {
@@ -200,6 +204,7 @@ impl MintQuery {
         (status = 403, description = "The token does not allow it", body = Problem, content_type = "application/problem+json"),
         (status = 406, description = "No form is accepted that it can be written in", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "`after` cannot be followed", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "More than the token may ever have at once", body = Problem, content_type = "application/problem+json"),
         (status = 429, description = "The token's share is used up", body = Problem, content_type = "application/problem+json"),
         (status = 503, description = "Nothing can be minted now: the refusal, with `Retry-After`", body = Problem, content_type = "application/problem+json"),
     ),
@@ -213,24 +218,25 @@ pub(super) async fn mint(
     let started = Instant::now();
     let Query(query) = query?;
     let form = Form::accepted(&headers).ok_or_else(|| {
-        let detail = "IDs are given as application/json, application/x-ndjson, text/plain or application/octet-stream";
+        let detail =
+            "IDs are given as application/json, application/x-ndjson, text/plain or application/octet-stream";
         Problem::new(StatusCode::NOT_ACCEPTABLE, "accept", detail)
     })?;
     let order = query.order(form)?;
     app.allow(&caller, Right::Mint, order.count)?;
-    let result = take(&app, &order).await;
+    let result = take(&app.region()?.pool, &order).await;
     app.metrics.minted(started.elapsed());
     let runs = result.map_err(|error| Problem::of_worker(&error))?;
     Ok(answer(order, runs))
 }
 
 /// All IDs of an order, waiting between ticks as long as there is progress, and for the order's wait where there is none.
-async fn take(app: &App, order: &Order) -> Result<Vec<Run>, WorkerError> {
+async fn take(pool: &Pool, order: &Order) -> Result<Vec<Run>, WorkerError> {
     let mut runs = Vec::new();
     let mut left = u64::from(order.count);
     let mut give_up_at = Instant::now() + order.wait;
     loop {
-        let taken = app.pool.try_mint_all(left, order.after);
+        let taken = pool.try_mint_all(left, order.after);
         if taken.count > 0 {
             left -= taken.count;
             runs.extend(taken.runs);
@@ -340,7 +346,9 @@ impl Chunks {
                 text.extend_from_slice(decimal.as_bytes());
                 if let Some(public) = public {
                     text.push(b' ');
-                    text.extend_from_slice(public.hyphenated().encode_lower(&mut Uuid::encode_buffer()).as_bytes());
+                    text.extend_from_slice(
+                        public.hyphenated().encode_lower(&mut Uuid::encode_buffer()).as_bytes(),
+                    );
                 }
                 text.push(b'\n');
             }
@@ -365,6 +373,9 @@ pub(super) struct Decoded {
     fields: std::collections::BTreeMap<String, u64>,
     /// What is odd about it.
     warnings: Vec<String>,
+    /// The form that the ID was given in, where that is not decimal.
+    #[schema(nullable = false)]
+    form: Option<String>,
 }
 
 /// Take an ID apart, by this region's layouts.
@@ -377,10 +388,12 @@ pub(super) struct Decoded {
     params(("id" = String, Path, description = "The ID", example = "264543141887999999")),
     responses(
         (status = 200, description = "What it holds", body = Decoded),
-        (status = 400, description = "It is no ID", body = Problem, content_type = "application/problem+json"),
+        (status = 400, description = "The path is not UTF-8", body = Problem, content_type = "application/problem+json"),
         (status = 401, description = "A token is needed", body = Problem, content_type = "application/problem+json"),
         (status = 403, description = "The token does not allow it", body = Problem, content_type = "application/problem+json"),
+        (status = 404, description = "It is no ID", body = Problem, content_type = "application/problem+json"),
         (status = 429, description = "The token's share is used up", body = Problem, content_type = "application/problem+json"),
+        (status = 503, description = "The lease store was not opened yet", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 pub(super) async fn decode(
@@ -390,9 +403,22 @@ pub(super) async fn decode(
 ) -> Result<Response, Problem> {
     app.allow(&caller, Right::Mint, 0)?;
     let Path(text) = id?;
-    let report = app
-        .reader
-        .read(text.as_bytes(), app.pool.now_ms())
-        .map_err(|error| Problem::bad_request("no-id", error))?;
+    let region = app.region()?;
+    let cluster = region.cluster();
+    let report = read(&cluster.reading.0, text.as_bytes(), region.pool.now_ms())
+        .map_err(|error| Problem::new(StatusCode::NOT_FOUND, "no-id", error.to_string()))?;
     Ok(axum::Json(ReportJson { report: &report, line: None }).into_response())
+}
+
+/// How a region's IDs are read: by its layouts so far.
+pub(super) struct Reading(Reader);
+
+impl Reading {
+    pub(super) fn new(cluster: &ClusterRecord) -> Self {
+        let preset = Layout::PRESETS.into_iter().find(|(_, layout)| *layout == cluster.layout);
+        let name = preset.map_or("region", |(name, _)| name).to_owned();
+        // A store's own past is in order; if it were not, the current layout is all that is known.
+        let history = history(cluster).unwrap_or_else(|_| FormatHistory::new(cluster.layout));
+        Self(Reader::File { name, history })
+    }
 }

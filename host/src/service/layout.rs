@@ -66,11 +66,12 @@ struct FieldJson {
         (status = 401, description = "A token is needed", body = Problem, content_type = "application/problem+json"),
         (status = 403, description = "The token does not allow it", body = Problem, content_type = "application/problem+json"),
         (status = 429, description = "The token's share is used up", body = Problem, content_type = "application/problem+json"),
+        (status = 503, description = "The lease store was not opened yet", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 pub(super) async fn layout(State(app): State<Arc<App>>, caller: Caller) -> Result<Json<LayoutJson>, Problem> {
     app.allow(&caller, Right::Mint, 0)?;
-    let cluster = app.cluster();
+    let cluster = &app.region()?.cluster().record;
     let layout = &cluster.layout;
     let fields = layout.fields().iter().map(|field| FieldJson {
         name: field.name().to_owned(),

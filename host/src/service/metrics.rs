@@ -9,21 +9,23 @@ use axum::response::{IntoResponse, Response};
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Bucket, Metric, MetricFamily, MetricType};
 use prometheus::{
-    Encoder, Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder,
+    Encoder, Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry,
+    TextEncoder,
 };
-use snowmint::{Bursts, Counters};
+use snowmint::{Bursts, Clock, Counters, Worker};
 use snowmint_core::Refusal;
 use snowmint_lease::graveyard::{Left, Reuse};
 use snowmint_lease::store::scan_complete;
-use snowmint_lease::{Notice, Revision, Store, StoreError, Stored};
 use snowmint_lease::{ClusterRecord, CodeRecord};
+use snowmint_lease::{Notice, Revision, Store, StoreError, Stored};
 
-use super::App;
 use super::problem::Problem;
+use super::{App, Region};
 
 /// The bounds of durations, in seconds: around the 5 ms that a mint may take, and what a store takes.
 const SECONDS: &[f64] = &[
-    0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0,
+    0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
+    5.0,
 ];
 
 /// Every refusal has a series from the beginning, so that a rate is never missing.
@@ -166,9 +168,12 @@ fn text(app: &App) -> Result<Vec<u8>, prometheus::Error> {
     registry.register(Box::new(app.metrics.mint_seconds.clone()))?;
     registry.register(Box::new(app.metrics.sync_seconds.clone()))?;
     registry.register(Box::new(app.metrics.renew_failures.clone()))?;
-    workers(app, &registry)?;
-    clock(app, &registry)?;
-    codes(app, &registry)?;
+    let region = app.region.get();
+    workers(region, &registry)?;
+    clock(app, region, &registry)?;
+    if let Some(region) = region {
+        codes(app, region, &registry)?;
+    }
     let mut text = Vec::new();
     TextEncoder::new().encode(&registry.gather(), &mut text)?;
     Ok(text)
@@ -193,8 +198,10 @@ fn seconds(ms: u64) -> f64 {
     ms as f64 / 1_000.0
 }
 
-fn workers(app: &App, registry: &Registry) -> Result<(), prometheus::Error> {
-    let counters: Vec<Counters> = app.pool.workers().iter().map(snowmint::Worker::counters).collect();
+/// Of all workers; zeros before there are any.
+fn workers(region: Option<&Region>, registry: &Registry) -> Result<(), prometheus::Error> {
+    let workers = region.map_or(&[][..], |region| region.pool.workers());
+    let counters: Vec<Counters> = workers.iter().map(Worker::counters).collect();
     counter(
         registry,
         "snowmint_ids_minted_total",
@@ -202,7 +209,10 @@ fn workers(app: &App, registry: &Registry) -> Result<(), prometheus::Error> {
         counters.iter().map(|counters| counters.ids).sum(),
     )?;
     let refusals = IntCounterVec::new(
-        Opts::new("snowmint_refusals_total", "Refusals to mint, by their reason; each time a worker was asked."),
+        Opts::new(
+            "snowmint_refusals_total",
+            "Refusals to mint, by their reason; each time a worker was asked.",
+        ),
         &["reason"],
     )?;
     for reason in REASONS {
@@ -227,8 +237,8 @@ fn workers(app: &App, registry: &Registry) -> Result<(), prometheus::Error> {
     let bursts = counters.iter().fold(Bursts::default(), |all, counters| all.and(&counters.bursts));
     registry.register(Box::new(BurstHistogram::new(bursts)?))?;
     // The best of the workers: while one has headroom, IDs are had.
-    let now_ms = app.pool.now_ms();
-    let headroom = app.pool.workers().iter().filter_map(|worker| worker.ceiling_ms()).max();
+    let now_ms = region.map_or(0, |region| region.pool.now_ms());
+    let headroom = workers.iter().filter_map(Worker::ceiling_ms).max();
     gauge(
         registry,
         "snowmint_lease_ceiling_headroom_seconds",
@@ -237,7 +247,7 @@ fn workers(app: &App, registry: &Registry) -> Result<(), prometheus::Error> {
     )
 }
 
-fn clock(app: &App, registry: &Registry) -> Result<(), prometheus::Error> {
+fn clock(app: &App, region: Option<&Region>, registry: &Registry) -> Result<(), prometheus::Error> {
     let bound_ms = app.clock.error_bound_ms();
     gauge(
         registry,
@@ -245,21 +255,22 @@ fn clock(app: &App, registry: &Registry) -> Result<(), prometheus::Error> {
         "The largest error of the wall clock; +Inf when it is unknown.",
         if bound_ms == u32::MAX { f64::INFINITY } else { seconds(bound_ms.into()) },
     )?;
-    let last_ms = app.cluster().last_ms();
+    let Some(region) = region else { return Ok(()) };
+    let last_ms = region.cluster().record.last_ms();
     gauge(
         registry,
         "snowmint_epoch_remaining_seconds",
         "How long until the layout's last tick, or the planned cut-over.",
-        seconds(last_ms.saturating_sub(app.pool.now_ms())),
+        seconds(last_ms.saturating_sub(app.clock.now_ms())),
     )
 }
 
 /// The codes of the region, as the store has them; none while it does not answer.
-fn codes(app: &App, registry: &Registry) -> Result<(), prometheus::Error> {
-    let cluster = app.cluster();
-    let Ok(codes) = scan_complete(&*app.store, &cluster) else { return Ok(()) };
+fn codes(app: &App, region: &Region, registry: &Registry) -> Result<(), prometheus::Error> {
+    let cluster = &region.cluster().record;
+    let Ok(codes) = scan_complete(&*region.store, cluster) else { return Ok(()) };
     let now = app.now();
-    let left = Left::count(codes.iter().map(|(_, stored)| Reuse::of(&stored.record, &cluster, &now)));
+    let left = Left::count(codes.iter().map(|(_, stored)| Reuse::of(&stored.record, cluster, &now)));
     let gauge = IntGaugeVec::new(
         Opts::new(
             "snowmint_worker_codes",
@@ -267,7 +278,9 @@ fn codes(app: &App, registry: &Registry) -> Result<(), prometheus::Error> {
         ),
         &["state"],
     )?;
-    for (state, count) in [("now", left.now), ("later", left.later), ("held", left.held), ("never", left.never)] {
+    for (state, count) in
+        [("now", left.now), ("later", left.later), ("held", left.held), ("never", left.never)]
+    {
         gauge.with_label_values(&[state]).set(count.into());
     }
     registry.register(Box::new(gauge))
@@ -284,7 +297,8 @@ impl BurstHistogram {
     const HELP: &str = "How many IDs a worker minted in a tick in which it minted any: real bursts.";
 
     fn new(bursts: Bursts) -> Result<Self, prometheus::Error> {
-        let desc = Desc::new(Self::NAME.into(), Self::HELP.into(), Vec::new(), std::collections::HashMap::new())?;
+        let desc =
+            Desc::new(Self::NAME.into(), Self::HELP.into(), Vec::new(), std::collections::HashMap::new())?;
         Ok(Self { desc, bursts })
     }
 }

@@ -5,8 +5,8 @@ use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use snowmint::WorkerError;
-use snowmint_core::Wait;
+use snowmint::{InstanceError, WorkerError};
+use snowmint_core::{ObserveError, Refusal, Wait};
 use utoipa::ToSchema;
 
 /// What went wrong: a problem document of RFC 9457.
@@ -76,12 +76,15 @@ impl Problem {
     pub(super) fn of_worker(error: &WorkerError) -> Self {
         let problem = match (error, error.refusal()) {
             (_, Some(refusal)) => Self::unavailable(refusal.reason(), refusal.to_string()),
+            // The service's state, not the ID's.
+            (
+                WorkerError::Observe(InstanceError::Core(
+                    observe @ (ObserveError::Stopped | ObserveError::AboveCeiling { ceiling_ms: 0 }),
+                )),
+                None,
+            ) => Self::unavailable(Refusal::LeaseLost.reason(), observe.to_string()),
             (WorkerError::Observe(observe), None) => {
-                let status = match error.wait() {
-                    Wait::Never => StatusCode::CONFLICT,
-                    Wait::Ms(_) | Wait::Unknown => StatusCode::SERVICE_UNAVAILABLE,
-                };
-                Self::new(status, "after", format!("`after` cannot be followed: {observe}"))
+                Self::new(StatusCode::CONFLICT, "after", format!("`after` cannot be followed: {observe}"))
             }
             (error, None) => Self::unavailable("worker", error.to_string()),
         };
@@ -94,6 +97,11 @@ impl Problem {
     /// The reason.
     pub(super) const fn reason(&self) -> &'static str {
         self.reason
+    }
+
+    /// What happened, whose fault it is, and what to do.
+    pub(super) fn detail(&self) -> &str {
+        &self.detail
     }
 }
 

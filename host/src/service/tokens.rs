@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
+use axum::http::StatusCode;
 use axum::http::header;
 use axum::http::request::Parts;
-use axum::http::StatusCode;
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
@@ -26,8 +26,6 @@ pub(crate) enum Right {
     Mint,
     /// Take, renew and give back leases.
     Lease,
-    /// Take a code from whoever holds it, and free it.
-    Fence,
 }
 
 impl Right {
@@ -35,7 +33,6 @@ impl Right {
         match self {
             Self::Mint => "mint",
             Self::Lease => "lease",
-            Self::Fence => "fence",
         }
     }
 }
@@ -81,7 +78,8 @@ impl Tokens {
     fn parse(text: &str) -> Result<Self, String> {
         // The reader's own message would quote the line, and a hash with it.
         let file: TokenFile = toml::from_str(text).map_err(|error| {
-            let line = error.span().map_or(0, |span| text.get(..span.start).unwrap_or(text).lines().count().max(1));
+            let line =
+                error.span().map_or(0, |span| text.get(..span.start).unwrap_or(text).lines().count().max(1));
             format!("line {line}: {}", error.message())
         })?;
         let mut tokens: Vec<Arc<Token>> = Vec::new();
@@ -127,14 +125,19 @@ impl Tokens {
             Problem::new(StatusCode::UNAUTHORIZED, "token", detail)
         })?;
         if !token.may.contains(&right) {
-            let detail = format!("the token `{}` is not for `{}`; its entry in the token file says what it may", token.name, right.name());
+            let detail = format!(
+                "the token `{}` is not for `{}`; its entry in the token file says what it may",
+                token.name,
+                right.name()
+            );
             return Err(Problem::new(StatusCode::FORBIDDEN, "token-right", detail));
         }
-        let is_over = |limiter: &Option<DefaultDirectRateLimiter>, count: u32| {
-            match (limiter, NonZeroU32::new(count)) {
-                (Some(limiter), Some(count)) => Some(limiter.check_n(count)),
-                _ => None,
-            }
+        let is_over = |limiter: &Option<DefaultDirectRateLimiter>, count: u32| match (
+            limiter,
+            NonZeroU32::new(count),
+        ) {
+            (Some(limiter), Some(count)) => Some(limiter.check_n(count)),
+            _ => None,
         };
         let too_many = |what: &str| {
             let detail = format!("the token `{}` has had its {what} of this second", token.name);
@@ -148,7 +151,10 @@ impl Tokens {
             None | Some(Ok(Ok(()))) => Ok(()),
             Some(Ok(Err(_))) => Err(too_many("IDs")),
             Some(Err(_)) => {
-                let detail = format!("{ids} IDs are more than the token `{}` may have in a second; ask for fewer", token.name);
+                let detail = format!(
+                    "{ids} IDs are more than the token `{}` may have in a second; ask for fewer",
+                    token.name
+                );
                 Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "token-share", detail))
             }
         }
@@ -192,7 +198,7 @@ mod tests {
     const SECRET: &str = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
 
     fn file(more: &str) -> String {
-        format!("[[token]]\nname = \"edge\"\nsha256 = \"{SECRET}\"\nmay = [\"mint\", \"lease\"]\n{more}")
+        format!("[[token]]\nname = \"edge\"\nsha256 = \"{SECRET}\"\nmay = [\"mint\"]\n{more}")
     }
 
     fn status(result: Result<(), Problem>) -> Option<u16> {
@@ -206,7 +212,7 @@ mod tests {
         let tokens = Tokens::parse(&file("")).unwrap();
         let caller = |text: &str| Caller(Some(text.as_bytes().to_vec()));
         assert_eq!(status(tokens.allow(&caller("secret"), Right::Mint, 1_000_000)), None);
-        assert_eq!(status(tokens.allow(&caller("secret"), Right::Fence, 0)), Some(403));
+        assert_eq!(status(tokens.allow(&caller("secret"), Right::Lease, 0)), Some(403));
         assert_eq!(status(tokens.allow(&caller("Secret"), Right::Mint, 1)), Some(401));
         assert_eq!(status(tokens.allow(&caller(SECRET), Right::Mint, 1)), Some(401));
         assert_eq!(status(tokens.allow(&Caller(None), Right::Mint, 1)), Some(401));
@@ -220,7 +226,7 @@ mod tests {
         assert_eq!(status(tokens.allow(&caller, Right::Mint, 101)), Some(422));
         assert_eq!(status(tokens.allow(&caller, Right::Mint, 100)), None);
         assert_eq!(status(tokens.allow(&caller, Right::Mint, 100)), Some(429));
-        assert_eq!(status(tokens.allow(&caller, Right::Lease, 0)), None);
+        assert_eq!(status(tokens.allow(&caller, Right::Mint, 0)), None);
         let tokens = Tokens::parse(&file("requests_per_second = 1\n")).unwrap();
         assert_eq!(status(tokens.allow(&caller, Right::Mint, 1)), None);
         assert_eq!(status(tokens.allow(&caller, Right::Mint, 1)), Some(429));
