@@ -8,6 +8,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::num::NonZeroU32;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -1015,14 +1016,14 @@ fn a_remote_runtime_leases_and_mints() {
     });
     let ticket = grant.ticket();
     let mut all = Vec::new();
-    let mut generator = Generator::start(Layout::SNOWMINT, Policy::CLASSIC, grant).unwrap();
+    let mut generator = Generator::new(Layout::SNOWMINT, grant, Policy::CLASSIC).unwrap();
     let started = Instant::now();
     // Longer than a window: what is minted at the end was allowed by renewals.
     while started.elapsed() < Duration::from_millis(4_000) {
         advance(&mut keeper, RemoteEvent::Time);
         let ceiling_ms = keeper.ceiling_ms(ticket, now().boot_ms);
-        let bounds = Bounds { ceiling_ms, mark_ms: ceiling_ms, error_bound_ms: 1 };
-        let run = generator.mint(now().wall_ms, &bounds, 100);
+        let bounds = Bounds { ceiling_ms, mark_ms: ceiling_ms, clock_error_ms: 1 };
+        let run = generator.mint(now().wall_ms, &bounds, NonZeroU32::new(100).unwrap());
         all.extend(run.unwrap().into_iter().map(|id| id.get()));
         all.extend(service.ask("POST", "/v1/ids?count=100", &["authorization: Bearer mint-secret"]).ids());
         thread::sleep(Duration::from_millis(50));
