@@ -13,10 +13,13 @@ mod lease;
 mod length;
 mod lines;
 mod mint;
+mod peers;
 mod picture;
 mod report;
 mod serve;
 mod store;
+#[cfg(not(feature = "etcd"))]
+mod without_etcd;
 mod worker;
 
 use std::fmt;

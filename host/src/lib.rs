@@ -66,6 +66,7 @@ mod clock;
 mod counters;
 mod engine;
 mod ids;
+mod peers;
 mod pool;
 mod translate;
 mod worker;
@@ -80,5 +81,6 @@ pub use engine::{
     TextFault,
 };
 pub use ids::{Ids, RunSource};
+pub use peers::{PEER_PAUSE, Peer, PeerNotice, Peers};
 pub use pool::{COUNT_MAX, Pool, Taken};
 pub use worker::{Observer, Standing, Worker, WorkerConfig, WorkerError, fresh_nonce};

@@ -13,6 +13,7 @@ use snowmint_core::{
     StartError, Wait,
 };
 use snowmint_lease::exchange::is_worth_another_code;
+use snowmint_lease::regions::Clash;
 use snowmint_lease::{
     Event, Hindrance, Keeper, KeeperConfig, KeeperConfigError, Loss, Notice, Now, Phase, Stopped, Store,
     Then, View,
@@ -111,9 +112,17 @@ struct Kept {
     phase: Option<Phase>,
     hindrance: Option<Hindrance>,
     loss: Option<Loss>,
+    /// Another store would make the same IDs.
+    clash: Option<Clash>,
     /// The keeper's thread is over.
     is_over: bool,
     released: Option<bool>,
+}
+
+impl Kept {
+    fn view_unless_clashing(&self) -> Option<View> {
+        if self.clash.is_some() { None } else { self.view }
+    }
 }
 
 impl Shared {
@@ -154,7 +163,7 @@ impl Ports for WorkerPorts {
     }
 
     fn ceiling_ms(&mut self, ticket: u64) -> u64 {
-        let view = self.shared.kept().view;
+        let view = self.shared.kept().view_unless_clashing();
         let boot_ms = self.clock.boot_ms();
         view.filter(|view| view.ticket == ticket).map_or(0, |view| view.ceiling_ms(boot_ms))
     }
@@ -465,6 +474,12 @@ impl Worker {
         Ok(())
     }
 
+    /// Says that another store would make the same IDs, or (`None`) that none does: until then the ceiling is 0. The code is
+    /// kept meanwhile.
+    pub fn set_clash(&self, clash: Option<Clash>) {
+        self.shared.kept().clash = clash;
+    }
+
     /// What the keeper is doing, and since when it is hindered: for readiness and messages.
     pub fn standing(&self) -> Standing {
         let kept = self.shared.kept();
@@ -473,6 +488,7 @@ impl Worker {
             view: kept.view,
             hindrance: kept.hindrance.clone(),
             loss: kept.loss.clone(),
+            clash: kept.clash.clone(),
         }
     }
 
@@ -570,6 +586,8 @@ pub struct Standing {
     pub hindrance: Option<Hindrance>,
     /// Why the last grant ended, if it was lost.
     pub loss: Option<Loss>,
+    /// That another store would make the same IDs: nothing is minted until that is set right.
+    pub clash: Option<Clash>,
 }
 
 /// The keeper's thread: sleeps until the keeper wants to be woken, and tells the others what it has.

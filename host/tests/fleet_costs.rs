@@ -113,7 +113,7 @@ fn f4_starts_and_stops_use_up_no_code() {
     let (engine, started) = (engine(), Instant::now());
     let clock = Arc::new(SystemClock::new(1));
     let (mut seen, mut first_ids) = (HashSet::new(), Vec::new());
-    for _ in 0..cycles / AT_ONCE {
+    for _ in 0..usize::div_ceil(cycles, AT_ONCE) {
         let begin = || {
             let begun = Instant::now();
             let worker = region.worker(&engine, clock.clone(), region.keeper_config("f4", 10_000)).unwrap();

@@ -322,7 +322,9 @@ fn wired(fleet: &Fleet, owner: &str) -> (Vec<Proxy>, Orders) {
 }
 
 fn set(wires: &[Proxy], wire: Wire) {
-    wires.iter().for_each(|proxy| proxy.set(wire));
+    for proxy in wires {
+        proxy.set(wire);
+    }
 }
 
 #[test]
@@ -363,16 +365,27 @@ fn a_lost_reply_to_a_renewal_costs_nothing() {
     fleet.wait_minted(worker);
     let code = fleet.log(worker, Log::code);
     let store = fleet.store();
-    for round in 1..=5 {
-        fleet.wait(worker, "it renews", |log| log.notices_of("renewed").count() >= round * 3);
+    let count = |kind| fleet.log(worker, |log| log.notices_of(kind).count());
+    let mut lost = 0;
+    // A renewal may be answered just before the wire is cut.
+    for _ in 0..20 {
+        let renewed = count("renewed");
+        fleet.wait(worker, "it renews", |log| log.notices_of("renewed").count() > renewed);
         let before = store.read(code).unwrap();
         set(&wires, Wire::NoReplies);
         wait_until("etcd has carried a renewal out", || {
             store.read(code).unwrap().revision != before.revision
         });
         set(&wires, Wire::Whole);
-        fleet.wait(worker, "the renewal has failed", |log| log.notices_of("unconfirmed").count() >= round);
+        let (renewed, unconfirmed) = (count("renewed"), count("unconfirmed"));
+        wait_until("it knows more", || count("renewed") > renewed + 1 || count("unconfirmed") > unconfirmed);
+        lost = count("unconfirmed");
+        if lost >= 5 {
+            break;
+        }
     }
+    println!("{lost} replies were lost");
+    assert!(lost >= 5);
     fleet.wait_minted_since(worker, boot_ms() + u64::from(WINDOW_MS));
     none_was_lost(&fleet, &[worker]);
     assert!(fleet.log(worker, |log| log.refusals.is_empty()), "{}", fleet.log(worker, Log::tail));
@@ -393,6 +406,8 @@ fn a_lost_reply_to_an_acquire_costs_no_code() {
     let store = fleet.store();
     let is_held = |(_, stored): &(u32, Stored<CodeRecord>)| stored.record.state == State::Active;
     wait_until("etcd has carried the claim out", || store.scan().unwrap().iter().all(is_held));
+    // The member that was asked may answer later than another one that was read from.
+    fleet.wait(worker, "it is without a reply", |log| !log.failed.is_empty());
     set(&wires, Wire::Whole);
     let whole_ms = boot_ms();
     fleet.check_resumed(&[worker], whole_ms);
@@ -820,7 +835,9 @@ fn f5_two_processes_of_one_name_have_two_codes() {
     let Some(mut fleet) = Fleet::start(1, 1, WINDOW_MS) else { return };
     let orders = fleet.orders("10.0.0.7");
     let workers = [fleet.spawn(&orders), fleet.spawn(&orders)];
-    workers.iter().for_each(|&at| fleet.wait_minted(at));
+    for at in workers {
+        fleet.wait_minted(at);
+    }
     assert_ne!(fleet.log(workers[0], Log::code), fleet.log(workers[1], Log::code));
     let third = fleet.spawn(&Orders { acquire_wait_ms: 2 * u64::from(WINDOW_MS), ..orders });
     fleet.wait_ended(third);
@@ -896,11 +913,11 @@ fn members_that_are_cut_off_from_each_other() {
 struct Random(u64);
 
 impl Random {
-    /// From `SNOWMINT_TEST_SEED`, or another each time.
+    /// From `SNOWMINT_SEED`, or another each time.
     fn new() -> Self {
-        let given = std::env::var("SNOWMINT_TEST_SEED").ok().map(|seed| seed.parse().unwrap());
+        let given = std::env::var("SNOWMINT_SEED").ok().map(|seed| seed.parse().unwrap());
         let seed = given.unwrap_or_else(|| u64::try_from(snowmint::fresh_nonce() >> 96).unwrap());
-        println!("SNOWMINT_TEST_SEED={seed}");
+        println!("SNOWMINT_SEED={seed}");
         Self(seed)
     }
 
@@ -958,18 +975,16 @@ impl Storm {
         let at = self.random.below(self.workers.len());
         let (worker, health) = self.workers[at];
         let what = match self.random.below(14) {
-            0..=2 => match health {
-                Health::Frozen => {
-                    self.fleet.thaw(worker);
-                    self.workers[at].1 = Health::Well;
-                    format!("worker {worker} thaws")
-                }
-                _ => {
-                    self.fleet.freeze(worker);
-                    self.workers[at].1 = Health::Frozen;
-                    format!("worker {worker} freezes")
-                }
-            },
+            0..=2 if health == Health::Frozen => {
+                self.fleet.thaw(worker);
+                self.workers[at].1 = Health::Well;
+                format!("worker {worker} thaws")
+            }
+            0..=2 => {
+                self.fleet.freeze(worker);
+                self.workers[at].1 = Health::Frozen;
+                format!("worker {worker} freezes")
+            }
             3 => {
                 self.fleet.kill(worker);
                 let next = self.spawn();
@@ -1062,7 +1077,9 @@ fn a_storm_of_faults() {
         storm.workers.push((worker, Health::Well));
     }
     let workers = |storm: &Storm| storm.workers.iter().map(|(at, _)| *at).collect::<Vec<_>>();
-    workers(&storm).into_iter().for_each(|at| storm.fleet.wait_minted(at));
+    for at in workers(&storm) {
+        storm.fleet.wait_minted(at);
+    }
     let until_ms = boot_ms() + if is_long() { 200_000 } else { 20_000 };
     while boot_ms() < until_ms {
         storm.rage();

@@ -5,12 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use snowmint_lease::desk::{Answer, Call};
+use snowmint_lease::regions::Identity;
 use snowmint_lease::{CallError, LeaseService, StoreError};
 use ureq::http::header::{AUTHORIZATION, CONTENT_TYPE};
 use ureq::http::{Method, Request};
 use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, TlsProvider, parse_pem};
 use ureq::{Agent, Body};
 
+use crate::identity::{IDENTITY_PATH, read_identity};
 use crate::message::{Sent, read_answer, send};
 use crate::problem::{PROBLEM_TYPE, Problem};
 
@@ -255,6 +257,32 @@ impl HttpLeases {
         let pause_ms = half_ms + random_u32() % (pause_ms - half_ms + 1);
         standing.failures = standing.failures.saturating_add(1);
         standing.until = Some(Instant::now() + Duration::from_millis(u64::from(pause_ms)));
+    }
+
+    /// What the service tells of its store, asked of each address once at most.
+    pub fn identity(&self) -> Result<Identity, StoreError> {
+        let mut last = None;
+        for base in &self.config.bases {
+            match self.identity_of(base) {
+                Ok(identity) => return Ok(identity),
+                Err(detail) => last = Some(StoreError::Unreachable { detail: format!("{base}: {detail}") }),
+            }
+        }
+        Err(last.unwrap_or_else(|| StoreError::Misconfigured { detail: String::from("no address is given") }))
+    }
+
+    fn identity_of(&self, base: &str) -> Result<Identity, String> {
+        let mut request = self.agent.get(format!("{}{IDENTITY_PATH}", base.trim_end_matches('/')));
+        if let Some(token) = &self.config.token {
+            request = request.header(AUTHORIZATION, format!("Bearer {}", token.0));
+        }
+        let mut response = request.call().map_err(|error| error.to_string())?;
+        let status = response.status().as_u16();
+        if status != 200 {
+            return Err(format!("status {status}"));
+        }
+        let body = read(response.body_mut()).map_err(|error| error.to_string())?;
+        read_identity(&body).map_err(|error| format!("its answer cannot be read ({error})"))
     }
 
     /// One request to one address.

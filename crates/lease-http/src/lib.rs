@@ -39,6 +39,7 @@
 
 #[cfg(feature = "client")]
 pub mod client;
+pub mod identity;
 pub mod message;
 pub mod problem;
 pub mod service;
@@ -46,6 +47,7 @@ mod text;
 
 #[cfg(feature = "client")]
 pub use client::{HttpConfig, HttpIdentity, HttpLeases, HttpTls, Secret};
+pub use identity::{IDENTITY_PATH, read_identity};
 pub use message::{PATH, REQUEST_BYTES_MAX, Request};
 pub use problem::{Fault, Problem};
 pub use service::{Response, is_for_leases, respond, serve};

@@ -46,6 +46,7 @@
 //! | [`keeper`] | the worker's side: a state machine without IO |
 //! | [`desk`] | the service's side for runtimes that cannot reach a store: runs the operations for them |
 //! | [`remote`] | such a runtime's side: a state machine without IO |
+//! | [`regions`] | whether two stores would make the same IDs |
 //! | [`agreement`] | whether my clock agrees with my peers' |
 //! | [`exchange`] | when a worker is better off with another code |
 //! | [`graveyard`] | when each code can be granted again |
@@ -82,6 +83,7 @@ pub mod keeper;
 mod memory;
 pub mod protocol;
 mod record;
+pub mod regions;
 pub mod remote;
 pub mod store;
 

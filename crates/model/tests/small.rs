@@ -6,7 +6,8 @@ const SMALL: Bounds = Bounds { ticks: 2, terms: 2, late: 0, ..Bounds::PAIR };
 
 #[test]
 fn one_owner_keeps_every_promise_in_every_state() {
-    // Shows, for one owner that is late, crashes, is fenced or meets a bad disk, that all promises hold in all states.
+    // Shows, for one owner that is late, crashes, is fenced, meets a bad disk, has
+    // a lead, a quarantine or peers, that all promises hold in all states.
     for bounds in [
         Bounds { owners: 1, ..SMALL },
         Bounds { owners: 1, crashes: 1, ..SMALL },
@@ -14,6 +15,9 @@ fn one_owner_keeps_every_promise_in_every_state() {
         Bounds { owners: 1, errors: 1, ..SMALL },
         Bounds { owners: 1, cutover: true, ..SMALL },
         Bounds { owners: 1, doubt: true, ..SMALL },
+        Bounds { owners: 1, lead: 1, ..SMALL },
+        Bounds { owners: 1, fences: 1, quarantine: 1, ..SMALL },
+        Bounds { owners: 1, peers: true, ..SMALL },
     ] {
         let report = check(&bounds, Some(200_000));
         assert!(report.broken.is_empty(), "{bounds:?}: {report}");

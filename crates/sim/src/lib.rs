@@ -23,7 +23,7 @@
 //!
 //! | part | how |
 //! |---|---|
-//! | wall clocks | [`Shape`]: steady, drifting, stepping, smeared, sawtooth, frozen; honest about it or not |
+//! | wall clocks | [`Shape`]: steady, drifting, stepping, smeared, sawtooth, frozen; honest about it or not; one of a region hours ahead among right ones |
 //! | boot-time clocks | true time, from anywhere |
 //! | networks | [`Network`]: lost, late and doubled messages; hosts and regions that are cut off |
 //! | stores | `MemoryStore`, with errors, backups, restores and their recovery, deleted records |

@@ -1190,6 +1190,17 @@ impl World {
         let Some(backup) = self.rng.pick(&region.backups) else { return };
         region.store.restore(backup);
         let number = region.number;
+        // What it shows now differs from what was scanned, and nobody wrote it; nor does any swap land that was asked for by
+        // such a scan.
+        for process in self
+            .hosts
+            .iter_mut()
+            .filter(|host| host.region == number)
+            .filter_map(|host| host.process.as_mut())
+        {
+            process.scanned.clear();
+            process.has_right_peers = false;
+        }
         if mutation::active(Mutation::RestoreWithoutGeneration) {
             self.note("operator", || format!("puts a backup of region {number} back, and no more"));
             return;

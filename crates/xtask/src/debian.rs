@@ -31,11 +31,10 @@ pub(crate) const NEEDS: &[Need] = &[
     PROTOC,
 ];
 
-/// What the build itself starts: without it, there is nothing to test or to check.
+/// What the build itself starts: without it, there is no etcd store.
 pub(crate) const BUILD_NEEDS: &[Need] = &[PROTOC];
 
-const PROTOC: Need =
-    Need { program: "protoc", package: "protobuf-compiler", tests: "the etcd client's build" };
+const PROTOC: Need = Need { program: "protoc", package: "protobuf-compiler", tests: "stores in etcd" };
 
 /// The variable that names the programs which this machine has to do without, with commas between them.
 pub(crate) const WITHOUT: &str = "SNOWMINT_TEST_WITHOUT";

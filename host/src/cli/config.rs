@@ -101,7 +101,7 @@ fn apply<'a>(
 fn flag_value(value: &Value, action: &ArgAction) -> Option<String> {
     match (value, action) {
         (Value::Boolean(value), ArgAction::SetTrue) => Some(value.to_string()),
-        (Value::String(value), ArgAction::Set) => Some(value.clone()),
+        (Value::String(value), ArgAction::Set | ArgAction::Append) => Some(value.clone()),
         (Value::Integer(value), ArgAction::Set) => Some(value.to_string()),
         _ => None,
     }

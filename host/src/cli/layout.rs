@@ -1,8 +1,9 @@
 //! `snowmint layout`: look at layouts, derive one, plan to change one.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 use snowmint::{Clock, SystemClock};
 use snowmint_core::{
@@ -10,13 +11,18 @@ use snowmint_core::{
     RequirementsError, Role, Scheme, UnixTime,
 };
 
+use snowmint_lease::cutover::{self, CutoverRefusal};
+use snowmint_lease::{ClusterRecord, StoreError};
+
 use super::layout_file::{Reader, find_any, find_reader};
 use super::picture::Picture;
 use super::report::{AsText, Number};
-use super::{CliError, written};
+use super::store::{self, StoreArgs};
+use super::{CliError, tell, written};
 
 /// Look at layouts, derive one, plan to change one.
 #[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant)] // There is one, for the whole run.
 pub(super) enum LayoutCommand {
     /// List the layouts that are known by name.
     List(List),
@@ -24,7 +30,7 @@ pub(super) enum LayoutCommand {
     Show(Show),
     /// Derive a layout from what it must hold, with the margin of each field.
     Derive(Derive),
-    /// Plan the change from one layout to another, or say why it cannot be promised. Plans only.
+    /// Plan the change from one layout to another, or say why it cannot be promised; with `--act`, carry it out.
     Cutover(Cutover),
 }
 
@@ -255,41 +261,141 @@ impl Derive {
 
 /// Plan the change from one layout to another, or say why it cannot be promised.
 ///
-/// Plans only: it shows that every ID of the new layout lies above every ID that the old one can still make, and from
-/// when on, and touches no store. To carry a plan out on a live store, worker by worker, is not part of this command.
+/// Alone it shows that every ID of the new layout lies above every ID that the old one can still make, and from when on,
+/// and touches no store. With `--act` it carries that out in a store, while workers mint: those of the old layout go on to
+/// its last millisecond and stop, and those that are started for the new one go on above it.
 #[derive(Args, Debug)]
 pub(super) struct Cutover {
-    /// The layout that ends: a name or a TOML file (which may hold a history).
-    #[arg(value_name = "OLD")]
-    old: String,
+    /// The layout that ends (a name, or a TOML file, which may hold a history) and the layout that begins. With `--act` the
+    /// latter alone: the store tells the other.
+    #[arg(value_name = "LAYOUT", required = true, num_args = 1..=2)]
+    layouts: Vec<String>,
 
-    /// The layout that begins.
-    #[arg(value_name = "NEW")]
-    new: String,
-
-    /// When the new layout begins: RFC 3339, a date, or Unix milliseconds.
+    /// When the new layout begins: RFC 3339, a date, or Unix milliseconds. At least a window of any worker ahead.
     #[arg(long, value_name = "TIME", env = "SNOWMINT_AT")]
-    at: String,
+    at: Option<String>,
+
+    /// Carries it out in a store: `plan`, `scan` and `open` one by one; `run` for all three, waiting in between;
+    /// `withdraw` takes a plan back that is not open. Each can be run again.
+    #[arg(long, value_enum, value_name = "ACT", env = "SNOWMINT_ACT")]
+    act: Option<Act>,
 
     /// One JSON object.
     #[arg(long, env = "SNOWMINT_JSON")]
     json: bool,
 
     /// A file that reads IDs of both, for `snowmint decode --layout FILE`.
-    #[arg(long, conflicts_with = "json", env = "SNOWMINT_TOML")]
+    #[arg(long, conflicts_with_all = ["json", "act"], env = "SNOWMINT_TOML")]
     toml: bool,
+
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+/// An operator's act in a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Act {
+    /// Sets the old layout's last millisecond.
+    Plan,
+    /// Moves it above what is granted already.
+    Scan,
+    /// Makes the new layout current.
+    Open,
+    /// All three, one after the other.
+    Run,
+    /// Takes the plan back.
+    Withdraw,
 }
 
 impl Cutover {
     fn run(&self) -> Result<(), CliError> {
-        let history = match find_reader(&self.old)? {
-            Reader::File { history, .. } => history,
-            _ => FormatHistory::new(find_any(&self.old)?),
+        match (self.act, self.layouts.as_slice()) {
+            (Some(act), [new]) => self.carry_out(act, &find_any(new)?),
+            (None, [old, new]) => self.plan(old, &find_any(new)?),
+            (Some(_), _) => Err(CliError::Usage(
+                "with `--act` name the layout that begins alone: the store tells which one ends".into(),
+            )),
+            (None, _) => Err(CliError::Usage(
+                "name two layouts: the one that ends, and the one that begins; or give `--act`".into(),
+            )),
+        }
+    }
+
+    fn at_ms(&self) -> Result<u64, CliError> {
+        let at = self
+            .at
+            .as_deref()
+            .ok_or_else(|| CliError::Usage("say when the new layout begins, with `--at TIME`".into()))?;
+        Ok(UnixTime::parse(at.as_bytes()).map_err(CliError::usage)?.unix_ms())
+    }
+
+    /// Carries an act out, and says what the store holds now.
+    fn carry_out(&self, act: Act, new: &Layout) -> Result<(), CliError> {
+        let clock = SystemClock::new(u32::MAX);
+        let opened = self.store.open(false, &clock)?;
+        let store = opened.store.as_store();
+        let plan = || {
+            let planned = cutover::plan_cutover(store, new, self.at_ms()?, &store::now(&clock));
+            carried_out(planned)
         };
-        let new = find_any(&self.new)?;
-        let at_ms = UnixTime::parse(self.at.as_bytes()).map_err(CliError::usage)?.unix_ms();
+        let scan = || carried_out(cutover::scan_cutover(store, new));
+        let open = || carried_out(cutover::open_cutover(store, new, &store::now(&clock)));
+        let cluster = match act {
+            Act::Plan => plan()?,
+            Act::Scan => scan()?,
+            Act::Open => open()?,
+            Act::Withdraw => cutover::withdraw_cutover(store).map_err(CliError::failed)?,
+            Act::Run => {
+                plan()?;
+                if let Some(last_ms) = scan()?.cutover_last_ms {
+                    tell(&format!(
+                        "the old layout is minted by until {}; then the new one is opened. To stop here loses nothing: \
+                         run it again",
+                        UnixTime::from_unix_ms(last_ms).text(3)
+                    ));
+                    while clock.now_ms() <= last_ms {
+                        let wait_ms = (last_ms + 1).saturating_sub(clock.now_ms());
+                        std::thread::sleep(Duration::from_millis(wait_ms.clamp(1, 1_000)));
+                    }
+                }
+                open()?
+            }
+        };
+        let mut out = io::stdout().lock();
+        let last_ms = cluster.cutover_last_ms;
+        written(if self.json {
+            write_json(
+                &mut out,
+                &Cut {
+                    layout: AsText(&cluster.layout),
+                    former: cluster.former.iter().map(|former| former.layout.to_string()).collect(),
+                    cutover_last_ms: last_ms.map(Number),
+                    not_before_ms: Number(cluster.not_before_ms),
+                },
+            )
+        } else {
+            (|| {
+                writeln!(out, "layout {}", cluster.layout)?;
+                match last_ms {
+                    Some(last_ms) => {
+                        let text = UnixTime::from_unix_ms(last_ms).text(3);
+                        writeln!(out, "minted by until {text}, after which the new layout can be opened")
+                    }
+                    None if cluster.layout == *new => writeln!(out, "open: start workers for it"),
+                    None => writeln!(out, "no cut-over is planned"),
+                }
+            })()
+        })
+    }
+
+    fn plan(&self, old: &str, new: &Layout) -> Result<(), CliError> {
+        let history = match find_reader(old)? {
+            Reader::File { history, .. } => history,
+            _ => FormatHistory::new(find_any(old)?),
+        };
+        let at_ms = self.at_ms()?;
         let now_ms = SystemClock::new(u32::MAX).now_ms();
-        let plan = CutoverPlan::new(history.current(), &new, at_ms, now_ms).map_err(CliError::failed)?;
+        let plan = CutoverPlan::new(history.current(), new, at_ms, now_ms).map_err(CliError::failed)?;
         let history = history.after(&plan).map_err(CliError::failed)?;
         let mut out = io::stdout().lock();
         let time = |ms: u64| UnixTime::from_unix_ms(ms).text(3);
@@ -316,11 +422,19 @@ impl Cutover {
                 writeln!(
                     out,
                     "\nEvery new ID lies above every old one, provided that no lease under the old layout reaches past \
-                     its\nlast millisecond: a worker that lags is refused there. Nothing was changed: this is a plan."
+                     its\nlast millisecond: a worker that lags is refused there. Nothing was changed: this is a plan, \
+                     which `--act` carries out in a store."
                 )
             })()
         })
     }
+}
+
+/// What an act came to.
+fn carried_out(
+    result: Result<Result<ClusterRecord, CutoverRefusal>, StoreError>,
+) -> Result<ClusterRecord, CliError> {
+    result.map_err(CliError::failed)?.map_err(CliError::failed)
 }
 
 /// A layout with its bits, its lifetime and what it holds.
@@ -500,6 +614,15 @@ struct Way {
     asked: Number,
     left: Number,
     text: String,
+}
+
+/// What a store holds after an act.
+#[derive(Serialize)]
+struct Cut<'a> {
+    layout: AsText<&'a Layout>,
+    former: Vec<String>,
+    cutover_last_ms: Option<Number>,
+    not_before_ms: Number,
 }
 
 #[derive(Serialize)]

@@ -14,9 +14,11 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use snowmint::{Engine, Observer, WatchedClock, Worker, WorkerError};
 use snowmint_core::{Id, Layout, Refusal, Run, TextForm, write_decimal};
+use snowmint_lease::regions::Identity;
 use snowmint_lease::{Hindrance, Keeper, Notice};
 
 use super::clock;
+use super::peers::PeerArgs;
 use super::store::{StoreArgs, now};
 use super::worker::WorkerArgs;
 use super::{CliError, tell};
@@ -61,6 +63,9 @@ pub(super) struct Mint {
 
     #[command(flatten)]
     worker: WorkerArgs,
+
+    #[command(flatten)]
+    peers: PeerArgs,
 }
 
 /// A form to write IDs in.
@@ -125,10 +130,15 @@ impl Mint {
         let opened = self.store.open(self.init, &*clock)?;
         let config = self.worker.config(opened.cluster.layout, opened.cluster.region, is_fleet, &clock)?;
         let window_ms = config.lease.window_ms;
+        let identity = Identity::of(&opened.cluster);
         let store =
             opened.store.for_worker(&now(&*clock), config.lease.quarantine_ms).map_err(CliError::failed)?;
         let engine = Engine::new(cache_directory()).map_err(CliError::failed)?;
         let worker = Worker::start(&engine, store, clock.clone(), config, observer()).map_err(not_started)?;
+        let worker = Arc::new(worker);
+        let clashing = Arc::clone(&worker);
+        let _peers =
+            self.peers.start(move || Some(identity.clone()), move |clash| clashing.set_clash(clash))?;
         if let Some(after) = self.after {
             worker.observe(Id::new(after)).map_err(CliError::failed)?;
         }
@@ -232,9 +242,13 @@ fn is_late_renewal(error: &WorkerError, worker: &Worker) -> bool {
     is_late && lasting_hindrance(worker).is_none()
 }
 
-/// What is wrong with the store, if asking it again does not help.
+/// What is wrong with the store, or with another one, if asking again does not help.
 fn lasting_hindrance(worker: &Worker) -> Option<String> {
-    match worker.standing().hindrance {
+    let standing = worker.standing();
+    if let Some(clash) = standing.clash {
+        return Some(clash.to_string());
+    }
+    match standing.hindrance {
         Some(Hindrance::Store(error)) if !error.is_transient() => Some(error.to_string()),
         _ => None,
     }

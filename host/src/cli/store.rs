@@ -10,9 +10,14 @@ use snowmint::{Clock, fresh_nonce};
 use snowmint_core::Layout;
 use snowmint_lease::protocol::{self, LeaseRefusal};
 use snowmint_lease::{ClusterRecord, EMBEDDED_WINDOW_MS_DEFAULT, Now, Store, StoreError, Subject};
-use snowmint_lease_etcd::{EtcdConfig, EtcdIdentity, EtcdStore, EtcdTls, EtcdUser, Secret};
+#[cfg(feature = "etcd")]
+use snowmint_lease_etcd as etcd;
 use snowmint_lease_redb::{Recovery, RedbStore};
 
+use etcd::{EtcdConfig, EtcdIdentity, EtcdStore, EtcdTls, EtcdUser, Secret};
+
+#[cfg(not(feature = "etcd"))]
+use super::without_etcd as etcd;
 use super::{CliError, layout_file};
 
 /// Which store, which layout, which region.
@@ -112,6 +117,7 @@ pub(super) struct Opened {
 }
 
 /// A store of either kind.
+#[allow(clippy::large_enum_variant)] // There is one, for the whole run.
 pub(super) enum OpenedStore {
     Redb(RedbStore),
     Etcd(EtcdStore),
@@ -234,7 +240,7 @@ impl StoreArgs {
         }
     }
 
-    /// Makes a store usable again whose history is not known; see [`RedbStore::recover`] and [`EtcdStore::recover`].
+    /// Makes a store usable again whose history is not known; see `RedbStore::recover` and `EtcdStore::recover`.
     pub(super) fn recover(&self, args: &RecoverArgs, clock: &dyn Clock) -> Result<Opened, CliError> {
         let store = match self.place()? {
             Place::Redb(directory) => {
@@ -252,7 +258,7 @@ impl StoreArgs {
             }
             Place::Etcd(members) => {
                 let config = self.etcd_config(&members)?;
-                let recovery = snowmint_lease_etcd::Recovery {
+                let recovery = etcd::Recovery {
                     cluster: self.cluster_to_recover(&config, args.generation_known)?,
                     not_before_ms: args.not_before_ms,
                     window_ms: args.window_ms,
@@ -414,7 +420,7 @@ fn failed(error: StoreError) -> CliError {
     }
 }
 
-fn read_text(path: &Path) -> Result<String, CliError> {
+pub(super) fn read_text(path: &Path) -> Result<String, CliError> {
     std::fs::read_to_string(path)
         .map_err(|error| CliError::Usage(format!("the file {} cannot be read: {error}", path.display())))
 }

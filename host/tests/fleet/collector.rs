@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use snowmint_core::{Id, Layout};
 use snowmint_lease::{CodeRecord, Stored};
@@ -72,6 +72,7 @@ pub struct Log {
     pub notices: Vec<Told>,
     pub runs: Vec<Run>,
     pub refusals: Vec<Refused>,
+    is_refused: bool,
     /// How far its wall clock was ahead of its boot-time clock: at first, and after each step.
     pub ahead_ms: Vec<u64>,
     /// Whether a stop gave the code back.
@@ -93,6 +94,7 @@ impl Log {
             notices: Vec::new(),
             runs: Vec::new(),
             refusals: Vec::new(),
+            is_refused: false,
             ahead_ms: Vec::new(),
             ended: None,
         }
@@ -140,9 +142,11 @@ impl Log {
                 self.notices.push(Told { kind, ticket, text, boot_ms });
             }
             Line::Run(first, stride, count, before_boot_ms, after_boot_ms, wall_ms) => {
+                self.is_refused = false;
                 self.runs.push(Run { first, stride, count, before_boot_ms, after_boot_ms, wall_ms });
             }
             Line::Refused { reason, error, boot_ms } => {
+                self.is_refused = true;
                 self.refusals.push(Refused { reason, error, boot_ms });
             }
             Line::Ended { is_released } => self.ended = Some(is_released),
@@ -186,9 +190,7 @@ impl Log {
 
     /// Whether the last that came of asking for IDs was a refusal.
     pub fn is_refusing(&self) -> bool {
-        let last_ms = self.runs.last().map_or(0, |run| run.after_boot_ms);
-        // One that came in the same millisecond as a run may have come before it.
-        self.refusals.last().is_some_and(|refused| refused.boot_ms > last_ms)
+        self.is_refused
     }
 
     /// The reasons of the refusals since this moment, without repetition.
@@ -230,17 +232,22 @@ pub struct Collector(Arc<Mutex<Vec<Log>>>);
 impl Collector {
     /// A place for a process.
     pub fn enter(&self, log: Log) -> usize {
-        let mut logs = self.0.lock().unwrap();
+        let mut logs = self.lock();
         logs.push(log);
         logs.len() - 1
     }
 
     pub fn take(&self, at: usize, line: Line) {
-        self.0.lock().unwrap()[at].take(line);
+        self.lock()[at].take(line);
     }
 
     pub fn look<T>(&self, look: impl FnOnce(&[Log]) -> T) -> T {
-        look(&self.0.lock().unwrap())
+        look(&self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Log>> {
+        // A look that fails is a test that fails; those who take lines in need not fail with it.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Fails on any violation.
@@ -276,7 +283,7 @@ fn none_of(violations: &[String]) {
 pub fn violations(logs: &[Log]) -> Vec<String> {
     let mut found = Vec::new();
     // Of each node: the cursors of each run, and whose it is.
-    let mut cursors: BTreeMap<(String, u64, u64), Vec<(u128, u128, usize)>> = BTreeMap::new();
+    let mut cursors: BTreeMap<Node, Vec<(u128, u128, usize)>> = BTreeMap::new();
     for (at, log) in logs.iter().enumerate() {
         let layout = &log.layout;
         let grants = grants_of(log);
@@ -313,6 +320,9 @@ pub fn violations(logs: &[Log]) -> Vec<String> {
     }
     found
 }
+
+/// Layout, region and worker.
+type Node = (String, u64, u64);
 
 /// A grant as its process came to know it.
 struct Granted {

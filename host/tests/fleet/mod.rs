@@ -230,7 +230,7 @@ impl Fleet {
 
     /// Waits until a worker refuses, and has minted nothing since it began to.
     pub fn wait_refused(&self, at: usize) {
-        self.wait(at, "it refuses", |log| log.is_refusing());
+        self.wait(at, "it refuses", Log::is_refusing);
     }
 
     /// Waits until a worker has asked for IDs since now, whatever came of it.

@@ -4,9 +4,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)] // It is all test.
 
 use std::fs::{self, File};
+use std::hash::{BuildHasher, RandomState};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -104,11 +106,7 @@ impl Cluster {
         more_args: &[String],
         net: Option<net::Net>,
     ) -> Self {
-        // All at once, so that none of them is given twice.
-        let listeners: Vec<_> =
-            (0..count * 2).map(|_| TcpListener::bind(("127.0.0.1", 0)).unwrap()).collect();
-        let ports: Vec<_> = listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect();
-        drop(listeners);
+        let ports: Vec<_> = (0..count * 2).map(|_| port()).collect();
         let members = (0..count)
             .map(|at| Member {
                 name: format!("m{at}"),
@@ -313,6 +311,22 @@ impl Drop for Cluster {
         for child in self.members.iter_mut().filter_map(|member| member.child.as_mut()) {
             let _ = child.kill();
             let _ = child.wait();
+        }
+    }
+}
+
+/// A port that a member can have, and keep while it is away: below those that the system gives to whoever connects, none
+/// twice in a process, and from a random one on.
+fn port() -> u16 {
+    const PORTS: std::ops::Range<u32> = 10_000..32_000;
+    static FIRST: OnceLock<u32> = OnceLock::new();
+    static GIVEN: AtomicU32 = AtomicU32::new(0);
+    let first = *FIRST.get_or_init(|| u32::try_from(RandomState::new().hash_one(()) >> 33).unwrap());
+    loop {
+        let nth = first.wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed)) % (PORTS.end - PORTS.start);
+        let port = u16::try_from(PORTS.start + nth).unwrap();
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
         }
     }
 }
