@@ -33,6 +33,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use axum::body::Bytes;
 use snowmint::{Clock, Pool, WatchedClock};
+use snowmint_lease::regions::{Clash, Identity};
 use snowmint_lease::{ClusterRecord, Desk, Now, Store};
 use tokio::sync::Semaphore;
 
@@ -40,7 +41,7 @@ use self::ids::Reading;
 use self::problem::Problem;
 use self::tokens::{Caller, Right, Tokens};
 
-pub(crate) use self::events::{clock_observer, watch_readiness, worker_observer};
+pub(crate) use self::events::{clock_observer, peer_observer, watch_readiness, worker_observer};
 pub(crate) use self::metrics::Metrics;
 pub(crate) use self::server::{Limits, Served, run};
 pub(crate) use self::tls::Tls;
@@ -147,6 +148,17 @@ impl App {
         let is_news = *absence != why;
         *absence = why;
         is_news
+    }
+
+    /// What tells our store from another region's, once it was opened.
+    pub(crate) fn identity(&self) -> Option<Identity> {
+        self.region.get().map(|region| Identity::of(&region.cluster().record))
+    }
+
+    /// Says that another store would make the same IDs, or that none does: until then nothing is minted.
+    pub(crate) fn clash(&self, clash: Option<&Clash>) {
+        let workers = self.region.get().map_or(&[][..], |region| region.pool.workers());
+        workers.iter().for_each(|worker| worker.set_clash(clash.cloned()));
     }
 
     fn region(&self) -> Result<&Region, Problem> {

@@ -344,12 +344,14 @@ fn no_id_that_is_observed_stops_a_generator() {
     for (layout, policy) in [(Layout::SNOWMINT, Policy::CLASSIC), (Layout::HYBRID, Policy::HYBRID)] {
         let now_tick = T - layout.epoch_unix_ms();
         for own in [layout.node(0, 0).unwrap(), layout.node(3, 255).unwrap()] {
-            for node in [layout.node(0, 0).unwrap(), layout.node(1, 2).unwrap(), layout.node(3, 255).unwrap()] {
+            for node in [layout.node(0, 0).unwrap(), layout.node(1, 2).unwrap(), layout.node(3, 255).unwrap()]
+            {
                 for tick in [0, 1, 2, now_tick - 1, now_tick, now_tick + 1, layout.last_tick()] {
                     for sequence in [0, 1, 2, 4_095] {
                         let id = layout.compose(tick, node, sequence).unwrap();
                         let mut generator = Generator::new(layout, Grant::new(own, 1, 0), policy).unwrap();
-                        let shared = SharedGenerator::<AtomicU64>::new(layout, Grant::new(own, 1, 0), policy).unwrap();
+                        let shared =
+                            SharedGenerator::<AtomicU64>::new(layout, Grant::new(own, 1, 0), policy).unwrap();
                         let context = format!("{layout} {own:?}: {tick} {node:?} {sequence}");
                         let observed = generator.observe(id, T, u64::MAX);
                         assert_eq!(shared.observe(id, T, u64::MAX), observed, "{context}");

@@ -18,9 +18,12 @@ use tracing::Level;
 
 use super::CliError;
 use super::mint::cache_directory;
+use super::peers::PeerArgs;
 use super::store::{StoreArgs, now};
 use super::worker::WorkerArgs;
-use crate::service::{App, Limits, Metrics, Region, Served, Tls, clock_observer, run, worker_observer};
+use crate::service::{
+    App, Limits, Metrics, Region, Served, Tls, clock_observer, peer_observer, run, worker_observer,
+};
 
 /// How long it is waited before a store that did not answer is asked again.
 const STORE_PAUSE: Duration = Duration::from_secs(1);
@@ -85,6 +88,9 @@ pub(super) struct Serve {
 
     #[command(flatten)]
     worker: WorkerArgs,
+
+    #[command(flatten)]
+    peers: PeerArgs,
 }
 
 /// A form of the log.
@@ -146,6 +152,12 @@ impl Serve {
         let scheme = if tls.is_some() { "https" } else { "http" };
         tracing::info!(url = %format_args!("{scheme}://{address}"), workers = self.workers, "listening");
 
+        let (own, clashing) = (Arc::clone(&app), Arc::clone(&app));
+        let _peers = self.peers.start_telling(
+            move || own.identity(),
+            move |clash| clashing.clash(clash.as_ref()),
+            peer_observer,
+        )?;
         let (tell, failed) = oneshot::channel();
         let opened = Arc::clone(&app);
         let open = move || match self.open(&clock, &metrics, &opened) {

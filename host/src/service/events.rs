@@ -4,13 +4,13 @@ use std::mem::{Discriminant, discriminant};
 use std::sync::Arc;
 use std::time::Duration;
 
-use snowmint::{ClockNotice, Observer};
+use snowmint::{ClockNotice, Observer, PeerNotice};
 use snowmint_lease::{Hindrance, Notice};
 
 use super::{App, Metrics, health};
 
 /// How often it is looked whether the service is ready.
-const READINESS_INTERVAL: Duration = Duration::from_millis(500);
+const READINESS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Tells of a worker's lease, and counts.
 pub(crate) fn worker_observer(worker: u32, metrics: Metrics) -> Observer {
@@ -82,6 +82,15 @@ pub(crate) fn clock_observer(notice: &ClockNotice, is_enforced: bool) {
         ClockNotice::Refused { .. } | ClockNotice::Unsure { .. } if is_enforced => tracing::warn!("{notice}"),
         _ if is_enforced => tracing::info!("{notice}"),
         _ => {}
+    }
+}
+
+/// Tells of another region's service.
+pub(crate) fn peer_observer(name: &str, notice: &PeerNotice) {
+    match notice {
+        PeerNotice::Apart { .. } => tracing::info!("the peer {name} {notice}"),
+        PeerNotice::Clashing(_) => tracing::error!("the peer {name} {notice}"),
+        PeerNotice::Unreachable(_) => tracing::warn!("the peer {name} {notice}"),
     }
 }
 

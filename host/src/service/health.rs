@@ -79,10 +79,12 @@ pub(super) fn ready(app: &App) -> Result<Ready, Problem> {
         Some((error, standing)) if workers_ready == 0 => {
             let problem = Problem::of_worker(&error);
             // A lost lease has a reason behind it, which is what an operator needs.
-            Err(match (error.refusal(), standing.hindrance) {
-                (Some(Refusal::LeaseLost), Some(hindrance)) => {
-                    Problem::unavailable(problem.reason(), hindrance.to_string())
-                }
+            let why = match (standing.clash, standing.hindrance) {
+                (Some(clash), _) => Some(clash.to_string()),
+                (None, hindrance) => hindrance.map(|hindrance| hindrance.to_string()),
+            };
+            Err(match (error.refusal(), why) {
+                (Some(Refusal::LeaseLost), Some(why)) => Problem::unavailable(problem.reason(), why),
                 _ => problem,
             })
         }

@@ -47,6 +47,7 @@ pub(super) struct MintQuery {
     #[param(value_type = Option<String>, pattern = "^(0|[1-9][0-9]{0,18})$", example = "264543141887999999")]
     after: Option<String>,
     /// With each ID a random twin that tells nothing, for URLs.
+    #[param(inline)]
     public: Option<Public>,
     /// 1: runs instead of IDs. A run is a first ID, a stride and a count.
     #[param(minimum = 0, maximum = 1, value_type = Option<u8>)]
@@ -166,11 +167,13 @@ impl MintQuery {
                 .parse(text.as_bytes())
                 .map_err(|error| Problem::bad_request("query", format!("`after` is no ID: {error}")))
         });
-        if public.is_some() && (runs || form == Form::Bytes) {
-            return Err(Problem::bad_request(
-                "query",
-                "twins are of single IDs, and have no place in runs or bytes; ask for JSON or text",
-            ));
+        if public.is_some() && runs {
+            let detail = "twins are of single IDs, and runs have none; ask for one or the other";
+            return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "query", detail));
+        }
+        if public.is_some() && form == Form::Bytes {
+            let detail = "twins have no place in application/octet-stream; accept JSON or text";
+            return Err(Problem::new(StatusCode::NOT_ACCEPTABLE, "accept", detail));
         }
         if runs && form != Form::Json {
             return Err(Problem::new(
@@ -204,7 +207,7 @@ impl MintQuery {
         (status = 403, description = "The token does not allow it", body = Problem, content_type = "application/problem+json"),
         (status = 406, description = "No form is accepted that it can be written in", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "`after` cannot be followed", body = Problem, content_type = "application/problem+json"),
-        (status = 422, description = "More than the token may ever have at once", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "What cannot be: `public` of runs, or more than the token may ever have at once", body = Problem, content_type = "application/problem+json"),
         (status = 429, description = "The token's share is used up", body = Problem, content_type = "application/problem+json"),
         (status = 503, description = "Nothing can be minted now: the refusal, with `Retry-After`", body = Problem, content_type = "application/problem+json"),
     ),

@@ -23,15 +23,13 @@ use super::tokens::{Caller, Right};
 pub(super) struct AcquireJson {
     /// The layout that the client is configured with, as its canonical text; left out, it takes the store's.
     #[schema(
-        nullable = false,
         example = "reserved:1 timestamp:41 region:2 worker:8 sequence:12 epoch-ms:1735689600000 tick-ns:1000000"
     )]
     layout: Option<String>,
     /// The region that the client is configured with; left out, it takes the store's.
-    #[schema(nullable = false)]
     region: Option<u32>,
     /// For people; nothing is decided by it.
-    #[schema(min_length = 1, max_length = 128, pattern = "^[!-~]+$", example = "edge-7")]
+    #[schema(min_length = 1, max_length = 128, example = "edge-7")]
     owner: String,
     /// How long minting goes on without the service, in milliseconds.
     #[schema(minimum = 30, maximum = 60_000)]

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 /// Where a program of Debian's is. `None`, and a word about it, where it is missing and may be; a failure where it may
 /// not. `cargo xtask test` names the programs that this machine has to do without.
-pub fn program(name: &str, package: &str) -> Option<PathBuf> {
+pub(crate) fn program(name: &str, package: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let directories = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
     let found = directories.map(|directory| directory.join(name)).find(|program| program.is_file());
@@ -27,7 +27,7 @@ pub fn program(name: &str, package: &str) -> Option<PathBuf> {
 }
 
 /// A process that is ended with its test.
-pub struct Running(pub Child);
+pub(crate) struct Running(pub(crate) Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -38,14 +38,14 @@ impl Drop for Running {
 
 /// A wall clock for one process, by a library of Debian's that answers it for the system; the boot-time clock stays
 /// the machine's.
-pub struct FakeClock {
+pub(crate) struct FakeClock {
     library: PathBuf,
     directory: TempDir,
 }
 
 impl FakeClock {
     /// `None` where there is no such library.
-    pub fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         program("faketime", "faketime")?;
         let library = ["x86_64-linux-gnu", "aarch64-linux-gnu"]
             .map(|triple| Path::new("/usr/lib").join(triple).join("faketime/libfaketime.so.1"))
@@ -58,7 +58,7 @@ impl FakeClock {
     }
 
     /// Sets it so much ahead of the machine's.
-    pub fn set(&self, offset: &str) {
+    pub(crate) fn set(&self, offset: &str) {
         // In one piece: the process may read it at any moment.
         let next = self.directory.path().join("next");
         fs::write(&next, offset).unwrap();
@@ -69,7 +69,7 @@ impl FakeClock {
         self.directory.path().join("offset")
     }
 
-    pub fn give_to<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+    pub(crate) fn give_to<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command
             .env("LD_PRELOAD", &self.library)
             .env("FAKETIME_TIMESTAMP_FILE", self.file())
