@@ -23,6 +23,11 @@ pub(crate) const NEEDS: &[Need] = &[
     Need { program: "faketime", package: "faketime", tests: "clocks that step under a real process" },
     Need { program: "ip", package: "iproute2", tests: "an etcd whose members are cut off from each other" },
     Need { program: "strace", package: "strace", tests: "a fleet's disks that are slow, full or broken" },
+    Need {
+        program: "promtool",
+        package: "prometheus",
+        tests: "the service's metrics by Prometheus' own checker",
+    },
     PROTOC,
 ];
 

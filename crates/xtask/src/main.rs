@@ -12,6 +12,7 @@ mod debian;
 mod mint;
 mod model;
 mod nightly;
+mod schemathesis;
 mod sim;
 mod steps;
 mod test;

@@ -9,6 +9,7 @@ use crate::component::component;
 use crate::debian;
 use crate::model;
 use crate::nightly;
+use crate::schemathesis;
 use crate::sim;
 use crate::steps::{Outcome, Steps};
 
@@ -32,8 +33,16 @@ pub(crate) fn test(workspace: &Workspace, long: bool) -> Result<()> {
         missing = debian::ensure(debian::NEEDS)?;
         if missing.is_empty() { Ok(Outcome::Done) } else { Ok(Outcome::Skipped(debian::advice(&missing))) }
     });
+    let mut checker = None;
+    steps.step("schemathesis", || {
+        checker = schemathesis::ensure(workspace)?;
+        Ok(if checker.is_some() { Outcome::Done } else { Outcome::Skipped(schemathesis::GET.into()) })
+    });
     let cargo = || {
         let mut command = workspace.cargo();
+        if let Some(checker) = &checker {
+            command.env(schemathesis::PROGRAM, checker);
+        }
         if long {
             command.env("SNOWMINT_TEST_LONG", "1");
         }

@@ -56,7 +56,7 @@ pub(super) struct Decode {
 }
 
 /// Why a text is no ID.
-enum NoId {
+pub(crate) enum NoId {
     Parse(ParseError),
     /// Two forms read it as different numbers.
     Ambiguous(TextForm, TextForm),
@@ -277,7 +277,7 @@ impl<'a> At<'a> {
 }
 
 /// Reads one text. By `auto`, wide kinds are recognised.
-fn read<'a>(reader: &'a Reader, text: &'a [u8], now_ms: u64) -> Result<Report<'a>, NoId> {
+pub(crate) fn read<'a>(reader: &'a Reader, text: &'a [u8], now_ms: u64) -> Result<Report<'a>, NoId> {
     match reader {
         Reader::Auto => {
             let is_digits = text.iter().all(u8::is_ascii_digit);

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use clap::Args;
 use etcetera::BaseStrategy;
@@ -138,12 +139,21 @@ impl OpenedStore {
         now: &Now,
         quarantine_ms: u64,
     ) -> Result<Box<dyn Store + Send>, StoreError> {
+        Ok(Box::new(self.for_service(now, quarantine_ms)?))
+    }
+
+    /// The same for several workers, and whoever else asks.
+    pub(super) fn for_service(
+        self,
+        now: &Now,
+        quarantine_ms: u64,
+    ) -> Result<Arc<dyn Store + Send + Sync>, StoreError> {
         match self {
             Self::Redb(store) => {
                 store.take_over(now, quarantine_ms, &mut fresh_nonce)?;
-                Ok(Box::new(store))
+                Ok(Arc::new(store))
             }
-            Self::Etcd(store) => Ok(Box::new(store)),
+            Self::Etcd(store) => Ok(Arc::new(store)),
         }
     }
 }
@@ -299,7 +309,26 @@ impl StoreArgs {
 
     /// Opens the store; where there is none, and `init` asks for it, founds it.
     pub(super) fn open(&self, init: bool, clock: &dyn Clock) -> Result<Opened, CliError> {
-        let opened = match self.place()? {
+        self.opened(self.try_open()?, init, clock)
+    }
+
+    /// The same, again and again while the store does not answer, which `wait` is told of each time.
+    pub(super) fn open_or_wait(
+        &self,
+        init: bool,
+        clock: &dyn Clock,
+        mut wait: impl FnMut(&StoreError),
+    ) -> Result<Opened, CliError> {
+        loop {
+            match self.try_open()? {
+                Err(error) if error.is_transient() => wait(&error),
+                opened => return self.opened(opened, init, clock),
+            }
+        }
+    }
+
+    fn try_open(&self) -> Result<Result<Opened, StoreError>, CliError> {
+        Ok(match self.place()? {
             Place::Redb(directory) => RedbStore::open(&directory).and_then(|store| {
                 let cluster = store.cluster()?.record;
                 Ok(Opened { store: OpenedStore::Redb(store), cluster })
@@ -308,7 +337,15 @@ impl StoreArgs {
                 let cluster = store.cluster()?.record;
                 Ok(Opened { store: OpenedStore::Etcd(store), cluster })
             }),
-        };
+        })
+    }
+
+    fn opened(
+        &self,
+        opened: Result<Opened, StoreError>,
+        init: bool,
+        clock: &dyn Clock,
+    ) -> Result<Opened, CliError> {
         match opened {
             Ok(opened) => {
                 self.check(&opened.cluster)?;
