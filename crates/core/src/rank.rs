@@ -233,8 +233,8 @@ impl Ranking {
     /// Ranks a number at `now_ms` (Unix milliseconds).
     pub fn of(id: Id, now_ms: u64) -> Self {
         let mut ranking = Self { list: [None; CANDIDATES_MAX] };
-        for scheme in Scheme::all() {
-            ranking.consider(scheme, id, Form::Own(TextForm::Decimal), 0, now_ms);
+        for candidate in Scheme::all().iter().filter_map(|scheme| scheme.candidate(id, now_ms)) {
+            ranking.insert(candidate);
         }
         ranking
     }
@@ -292,12 +292,6 @@ impl Ranking {
         if leads && first.saved_bits() >= LIKELY_SAVED_BITS { Verdict::Likely } else { Verdict::Ambiguous }
     }
 
-    fn consider(&mut self, scheme: &'static Scheme, id: Id, form: Form, form_cost: u32, now_ms: u64) {
-        if let Some(cost) = cost(scheme, id, now_ms) {
-            self.insert(Candidate { scheme, id, form, cost: cost + form_cost, now_ms });
-        }
-    }
-
     /// Puts a candidate in its place; the worst falls out at the end. Equals keep the catalogue's order.
     fn insert(&mut self, candidate: Candidate) {
         let mut carried = candidate;
@@ -315,6 +309,22 @@ impl Ranking {
 }
 
 impl Scheme {
+    /// A number as this scheme would have made it, at `now_ms` (Unix milliseconds): what a [`Ranking`] compares. `None`
+    /// where the scheme cannot have made it.
+    ///
+    /// ```
+    /// use snowmint_core::{Id, Scheme};
+    ///
+    /// let (id, now_ms) = (Id::new(175_928_847_299_117_063), 1_796_083_200_000);
+    /// let by = |name| Scheme::named(name).unwrap().candidate(id, now_ms);
+    /// assert!(by("discord").unwrap().saved_bits() > by("twitter").unwrap().saved_bits());
+    /// assert!(by("baidu_uid").is_none());
+    /// ```
+    pub fn candidate(&'static self, id: Id, now_ms: u64) -> Option<Candidate> {
+        let form = Form::Own(TextForm::Decimal);
+        cost(self, id, now_ms).map(|cost| Candidate { scheme: self, id, form, cost, now_ms })
+    }
+
     /// Reads a text as an ID of this scheme, at `now_ms` (Unix milliseconds). Digits alone are a decimal number; anything
     /// else is read in the scheme's own form and in every form of ours, and the most plausible reading is given. The
     /// error is that of the form that went furthest.
