@@ -116,6 +116,7 @@ fn bindings(workspace: &Workspace) -> Result<BTreeMap<String, Vec<u8>>> {
             .out_name(name)
             .web(true)?
             .typescript(false)
+            .omit_default_module_path(false)
             .remove_name_section(true)
             .remove_producers_section(true)
             .generate_output()

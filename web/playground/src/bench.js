@@ -1,0 +1,2 @@
+export function begin() {}
+export function show() {}
