@@ -39,8 +39,8 @@ export function begin(section) {
     parts.bar,
     parts.note,
     parts.fault,
-    h("div", { class: "columns" }, h("div", { class: "stack" }, parts.table, parts.facts), h("div", { class: "stack" }, parts.needs)),
-    h("div", { class: "columns" }, parts.change, parts.exports),
+    h("div", { class: "columns" }, h("div", { class: "stack" }, parts.table, parts.facts), h("div", { class: "stack" }, parts.needs, parts.change)),
+    parts.exports,
   );
   parts.preset.append(h("option", { value: "" }, "your own"), ...catalogue.map((it) => h("option", { value: it.name }, it.title)));
 }
@@ -397,5 +397,5 @@ function drawExports(found) {
     return;
   }
   const blocks = found.exports.map((it) => h("div", {}, h("h3", {}, it.name, it.name === "TOML" ? h("span", { class: "of" }, " for --layout FILE") : null), h("div", { class: "code" }, h("pre", { tabIndex: 0, "data-export": it.name }, it.text), copyButton(it.text, it.name))));
-  parts.exports.replaceChildren(h("section", { class: "card" }, h("h2", {}, "Export"), blocks));
+  parts.exports.replaceChildren(h("section", { class: "card" }, h("h2", {}, "Export"), h("div", { class: "exports" }, blocks)));
 }
