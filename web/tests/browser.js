@@ -27,7 +27,11 @@ export async function open(browser, server, options = {}) {
     const { origin, protocol } = new URL(request.url());
     if (origin !== server.origin && !["blob:", "data:"].includes(protocol)) faults.push(`asked elsewhere: ${request.url()}`);
   });
-  page.on("requestfailed", (request) => faults.push(`failed: ${request.url()}`));
+  page.on("requestfailed", (request) => {
+    // What a visitor who goes on cuts off is no fault.
+    const { errorText } = request.failure() ?? {};
+    if (errorText !== "net::ERR_ABORTED") faults.push(`failed: ${request.url()} ${errorText}`);
+  });
   const clean = () => assert.deepEqual(faults, []);
   const go = async (fragment = "") => {
     await page.goto("about:blank");

@@ -112,9 +112,11 @@ fn read_line(reader: &Reader, line: &str, number: u32, now_ms: u64, rows: &mut V
     for (text, reading) in found {
         rows.push(Row::of(number, &text, &reading, now_ms));
     }
-    if rows.len() == before && line.contains('/') {
-        // An address: a part of it may be an ID in its scheme's own form.
-        let parts = line.split(|char: char| !char.is_ascii_alphanumeric() && !matches!(char, '-' | '_'));
+    if rows.len() == before
+        && let Some((_, path)) = line.split_once("://").map_or(line, |(_, rest)| rest).split_once('/')
+    {
+        // An address: a part of its path may be an ID in its scheme's own form.
+        let parts = path.split(|char: char| !char.is_ascii_alphanumeric() && !matches!(char, '-' | '_'));
         for part in parts.filter(|part| part.len() >= PART_BYTES_MIN) {
             let Ok(ranking) = Ranking::of_text(part.as_bytes(), now_ms) else { continue };
             let is_own = ranking.verdict() != Verdict::Implausible

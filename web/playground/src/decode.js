@@ -1,6 +1,6 @@
 // Decode: one ID at length, two with what lies between them, many as a table.
 import { Batch, at, decode, difference, flip, schemes } from "./snowmint.js";
-import { ask, breathe, copyButton, dateOf, download, grouped, h, localText, nowMs, relativeText, roleClass, writeAddress } from "./ui.js";
+import { ask, breathe, copyButton, dateOf, download, grouped, h, localText, nowMs, relativeText, roleClass, addressOf, writeAddress } from "./ui.js";
 
 const EXAMPLES = [
   ["Twitter", "1205161015177961473"],
@@ -251,7 +251,7 @@ function bitsOf(report) {
             "data-field": at,
             tabIndex: bit === focused ? 0 : -1,
             "aria-pressed": value ? "true" : "false",
-            "aria-label": `bit ${bit}${field ? `, ${field.name}` : ""}`,
+            "aria-label": `${value}, bit ${bit}${field ? `, ${field.name}` : ""}`,
             style: { "grid-column": String(column(nth)) },
           },
           String(value),
@@ -493,7 +493,7 @@ function rowOf(row) {
     "tr",
     {},
     h("td", { class: "number" }, String(row.line)),
-    h("td", { class: "number" }, h("a", { href: `#decode=${encodeURIComponent(row.text)}` }, row.text)),
+    h("td", { class: "number" }, h("a", { href: addressOf("decode", row.text) }, row.text)),
     h("td", { class: "number" }, row.utc ?? "none"),
     h("td", {}, row.name + doubt),
     h("td", { class: "number" }, row.fields),

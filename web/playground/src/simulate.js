@@ -183,7 +183,7 @@ function look({ isSample = true } = {}) {
   state.now = now;
 }
 
-function advance(us) {
+function advance(us, isWhole = false) {
   let left = us;
   const begun = performance.now();
   while (left > 0 && !state.now.is_over) {
@@ -192,7 +192,7 @@ function advance(us) {
     look();
     left -= part;
     // A machine that is too slow for the speed lets time pass more slowly.
-    if (performance.now() - begun > SLICE_MS) break;
+    if (!isWhole && performance.now() - begun > SLICE_MS) break;
   }
 }
 
@@ -232,7 +232,7 @@ function pause({ keepsAddress = false } = {}) {
 
 function step() {
   pause({ keepsAddress: true });
-  advance(STEP_US);
+  advance(STEP_US, true);
   draw();
   remember();
 }

@@ -151,7 +151,16 @@ function decoded(text) {
 }
 
 function encoded(text) {
-  return encodeURIComponent(text).replaceAll("%20", "+").replaceAll("%3A", ":").replaceAll("%2C", ",").replaceAll("%2F", "/");
+  // Half a character, as a cut-off paste leaves it, has no place in an address.
+  const whole = text.replace(/[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g, "\ufffd");
+  return encodeURIComponent(whole).replaceAll("%20", "+").replaceAll("%3A", ":").replaceAll("%2C", ",").replaceAll("%2F", "/");
+}
+
+/** The fragment of a view's state. */
+export function addressOf(view, value, parameters = {}) {
+  const rest = Object.entries(parameters).filter(([, text]) => text !== undefined && text !== null && text !== "");
+  const pairs = [[view, value ?? ""], ...rest].map(([key, text]) => (text === "" ? key : `${key}=${encoded(String(text))}`));
+  return `#${pairs.join("&")}`;
 }
 
 /** Longer ones are cut off by what carries links. */
@@ -159,9 +168,7 @@ const ADDRESS_MAX = 4000;
 
 /** Puts a view's state into the address, without a step of history; false where it is too long for a link. */
 export function writeAddress(view, value, parameters = {}) {
-  const rest = Object.entries(parameters).filter(([, text]) => text !== undefined && text !== null && text !== "");
-  const pairs = [[view, value ?? ""], ...rest].map(([key, text]) => (text === "" ? key : `${key}=${encoded(String(text))}`));
-  const fragment = `#${pairs.join("&")}`;
+  const fragment = addressOf(view, value, parameters);
   const fits = fragment.length <= ADDRESS_MAX;
   history.replaceState(null, "", fits ? fragment : `#${view}`);
   return fits;
