@@ -116,6 +116,7 @@ fn read_line(reader: &Reader, line: &str, number: u32, now_ms: u64, rows: &mut V
         && let Some((_, path)) = line.split_once("://").map_or(line, |(_, rest)| rest).split_once('/')
     {
         // An address: a part of its path may be an ID in its scheme's own form.
+        let path = path.split(['?', '#']).next().unwrap_or_default();
         let parts = path.split(|char: char| !char.is_ascii_alphanumeric() && !matches!(char, '-' | '_'));
         for part in parts.filter(|part| part.len() >= PART_BYTES_MIN) {
             let Ok(ranking) = Ranking::of_text(part.as_bytes(), now_ms) else { continue };

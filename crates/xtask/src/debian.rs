@@ -23,6 +23,13 @@ pub(crate) const NEEDS: &[Need] =
 /// What the build itself starts: without it, there is nothing to test or to check.
 pub(crate) const BUILD_NEEDS: &[Need] = &[PROTOC];
 
+/// What the tests of the page start.
+pub(crate) const PAGE_NEEDS: &[Need] = &[
+    Need { program: "chromium", package: "chromium", tests: "the page in a browser" },
+    Need { program: "node", package: "nodejs", tests: "the page in a browser" },
+    Need { program: "npm", package: "npm", tests: "the page in a browser" },
+];
+
 const PROTOC: Need =
     Need { program: "protoc", package: "protobuf-compiler", tests: "the etcd client's build" };
 

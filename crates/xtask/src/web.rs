@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Component, Path, PathBuf};
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -13,7 +14,9 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use wasm_bindgen_cli_support::Bindgen;
 
-use crate::cargo::{WASM, Workspace, ensure_target, run};
+use crate::cargo::{WASM, Workspace, ensure_target, find, output, run};
+use crate::debian;
+use crate::steps::Outcome;
 
 const PACKAGE: &str = "snowmint-playground";
 
@@ -57,7 +60,7 @@ pub(crate) fn build(workspace: &Workspace) -> Result<String> {
     check_text(&files)?;
 
     let size = |name: &String| files.get(name).map_or(0, |bytes| compressed(bytes));
-    for module in files.keys().filter(|name| name.ends_with(".wasm")) {
+    for module in files.keys().filter(|name| Path::new(name).extension().is_some_and(|it| it == "wasm")) {
         let size = size(module);
         ensure!(
             size <= MODULE_BYTES_MAX,
@@ -266,6 +269,39 @@ pub(crate) fn web(workspace: &Workspace, is_served: bool) -> Result<()> {
     Ok(())
 }
 
+/// The page in a browser, where there is one: links, keys, faults, accessibility, no network.
+pub(crate) fn test(workspace: &Workspace) -> Result<Outcome> {
+    let missing = debian::ensure(debian::PAGE_NEEDS)?;
+    if !missing.is_empty() {
+        return Ok(Outcome::Skipped(debian::advice(&missing)));
+    }
+    let version = output(Command::new("node").arg("--version"))?;
+    if major(&version).is_none_or(|major| major < NODE_MIN) {
+        let version = version.trim();
+        return Ok(Outcome::Skipped(format!(
+            "the page in a browser needs node {NODE_MIN} or later, and this is {version}: Debian has it from 13 on"
+        )));
+    }
+    let folder = workspace.root.join("web").join("tests");
+    let npm = ["ci", "--no-audit", "--no-fund", "--ignore-scripts"];
+    run(Command::new("npm").args(npm).current_dir(&folder))
+        .context("the tests' own packages (web/tests/package-lock.json) could not be had")?;
+    let chromium = find("chromium").context("chromium was installed, and is not found")?;
+    run(Command::new("node")
+        .args(["--test", "--test-reporter=spec", "playground.test.js"])
+        .current_dir(&folder)
+        .env("SNOWMINT_CHROMIUM", chromium))?;
+    Ok(Outcome::Done)
+}
+
+/// What drives the browser asks for it.
+const NODE_MIN: u32 = 20;
+
+/// The first number of `v20.20.2`.
+fn major(version: &str) -> Option<u32> {
+    version.trim().strip_prefix('v')?.split('.').next()?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -285,6 +321,12 @@ mod tests {
         check("", None);
         assert_eq!(kind(Path::new("a.wasm")), Some("application/wasm"));
         assert_eq!(kind(Path::new("passwd")), None);
+    }
+
+    #[test]
+    fn versions_of_node() {
+        assert_eq!(major("v20.20.2\n"), Some(20));
+        assert_eq!(major("twenty"), None);
     }
 
     #[test]
