@@ -1,4 +1,5 @@
-// Pictures of every view, in both themes and narrow: to look at. `node shots.js [view …]`
+// Pictures of every view, in both themes and narrow: to look at. `node shots.js [view …]`; `node shots.js docs` makes
+// those of the README.
 import { mkdir } from "node:fs/promises";
 import { launch, open } from "./browser.js";
 import { serve } from "./server.js";
@@ -17,6 +18,27 @@ const VIEWS = {
 const asked = process.argv.slice(2);
 const server = await serve();
 const browser = await launch();
+if (asked.includes("docs")) {
+  for (const [name, fragment, colorScheme, height] of [
+    ["decode", "", "light", 720],
+    ["layout", "#layout", "light", 610],
+    ["simulate", "#simulate=7&events=4000000:back-2000:0,9000000:cut:1&at=15500000", "dark", 900],
+  ]) {
+    const { page, clean, go, context } = await open(browser, server, { colorScheme, viewport: { width: 1000, height } });
+    await go(fragment);
+    await page.waitForTimeout(name === "simulate" ? 2500 : 300);
+    await page.evaluate((top) => {
+      document.activeElement.blur();
+      scrollTo(0, top);
+    }, name === "simulate" ? 205 : 0);
+    await page.screenshot({ path: `../../docs/playground-${name}.png` });
+    clean();
+    await context.close();
+  }
+  await browser.close();
+  await server.close();
+  process.exit();
+}
 await mkdir("shots", { recursive: true });
 for (const [name, fragment] of Object.entries(VIEWS).filter(([name]) => asked.length === 0 || asked.includes(name))) {
   for (const [kind, options] of [

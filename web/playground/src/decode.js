@@ -15,15 +15,19 @@ const EXAMPLES = [
 
 /** Rows of a page of the table, and how long Rust may work before the browser is let see to the visitor, in ms. */
 const PAGE_ROWS = 100;
-const SLICE_MS = 12;
+const SLICE_MS = 22;
+const TOLD_EVERY_MS = 250;
 
 const state = { text: "", reader: "auto", bit: null, run: 0, rows: [], page: 0 };
-let input, status, place, catalogue;
+let input, large, status, place, catalogue;
 
 export function begin() {
   input = document.getElementById("ids");
   status = document.getElementById("decode-status");
   place = document.getElementById("decoded");
+  large = h("div", { class: "pasted", hidden: true }, h("span"), h("button", { type: "button", class: "small", onclick: clear }, "Clear"), h("button", { type: "button", class: "small", onclick: edit }, "Show as text"));
+  input.after(large);
+  document.addEventListener("paste", pastedBeside);
   catalogue = ask(schemes());
   document.getElementById("examples").append(
     ...EXAMPLES.map(([name, text]) => h("button", { type: "button", class: "chip", onclick: () => enter(text) }, name)),
@@ -31,7 +35,16 @@ export function begin() {
   input.addEventListener("input", () => {
     state.reader = "auto";
     state.bit = null;
-    read(input.value);
+    const text = input.value;
+    fill(text, { isShown: text.length < 100_000 });
+    read(text);
+  });
+  // A long text is taken in before the browser lays it out.
+  input.addEventListener("paste", (event) => {
+    const text = event.clipboardData?.getData("text") ?? "";
+    if (text.split("\n", SHOWN_LINES_MAX + 1).length <= SHOWN_LINES_MAX) return;
+    event.preventDefault();
+    enter(text);
   });
   place.addEventListener("pointerover", (event) => light(event.target));
   place.addEventListener("pointerleave", () => light(null));
@@ -49,9 +62,9 @@ export function begin() {
 
 export function show(address, isNew) {
   const isDecode = address.view === "decode";
-  const text = isDecode && address.value ? address.value : input.value;
+  const text = isDecode && address.value ? address.value : state.text || input.value;
   state.reader = (isDecode && address.parameters.get("layout")) || "auto";
-  if (input.value !== text) input.value = text;
+  fill(text);
   const reading = read(text, { keepsAddress: true });
   if (isNew && matchMedia("(hover: hover)").matches) input.focus({ preventScroll: true });
   return reading;
@@ -60,20 +73,51 @@ export function show(address, isNew) {
 function enter(text) {
   state.reader = "auto";
   state.bit = null;
-  input.value = text;
+  fill(text);
   read(text);
+  if (!input.hidden) input.focus();
+}
+
+/** More lines than these are not shown as text: to lay them out takes a browser longer than to read them. */
+const SHOWN_LINES_MAX = 500;
+
+/** Shows a text in the field, or that there is one too long for it. */
+function fill(text, { isShown = false } = {}) {
+  const lines = text.split("\n", SHOWN_LINES_MAX + 1).length;
+  const isLarge = lines > SHOWN_LINES_MAX && !isShown;
+  const hadFocus = document.activeElement === input;
+  input.hidden = isLarge;
+  large.hidden = !isLarge;
+  // Hidden before it is filled: a field that is seen would be laid out at once.
+  const shown = isLarge ? "" : text;
+  if (input.value !== shown) input.value = shown;
+  input.rows = Math.min(Math.max(lines, 1), 8);
+  if (!isLarge) return;
+  large.firstChild.textContent = `A text of ${grouped(text.split("\n").length)} lines`;
+  if (hadFocus) large.querySelector("button").focus({ preventScroll: true });
+}
+
+function clear() {
+  enter("");
+}
+
+function edit() {
+  fill(state.text, { isShown: true });
   input.focus();
 }
 
-function fitInput() {
-  const lines = input.value.split("\n", 9).length;
-  input.rows = Math.min(Math.max(lines, 1), 8);
+/** What is pasted beside a field is meant for the one that reads IDs. */
+function pastedBeside(event) {
+  const isElsewhere = document.getElementById("view-decode").hidden || event.target.closest?.("input, textarea");
+  const text = event.clipboardData?.getData("text");
+  if (isElsewhere || !text) return;
+  event.preventDefault();
+  enter(text);
 }
 
 async function read(text, { keepsAddress = false } = {}) {
   const run = ++state.run;
   state.text = text;
-  fitInput();
   if (!text.trim()) {
     status.textContent = "";
     state.report = null;
@@ -86,8 +130,9 @@ async function read(text, { keepsAddress = false } = {}) {
   const batch = new Batch(text, state.reader, nowMs());
   const rows = [];
   let skipped = 0;
+  let told = started;
   try {
-    let lines = 64;
+    let lines = 400;
     for (let done = false; !done; ) {
       const begun = performance.now();
       const taken = ask(batch.take(lines));
@@ -96,7 +141,12 @@ async function read(text, { keepsAddress = false } = {}) {
       const took = performance.now() - begun;
       lines = Math.max(16, Math.min(4096, Math.floor((lines * SLICE_MS) / Math.max(took, 0.5))));
       if (done) break;
-      if (rows.length > 2) status.textContent = `${grouped(rows.length)} IDs so far …`;
+      // Told rarely: each time, the page is laid out anew.
+      if (performance.now() - told > TOLD_EVERY_MS) {
+        told = performance.now();
+        status.className = "status";
+        status.textContent = `${grouped(rows.length)} IDs so far …`;
+      }
       await breathe();
       if (run !== state.run) return;
     }
@@ -150,7 +200,7 @@ function head(report) {
   const verdict = report.verdict?.name ?? "named";
   const words = {
     likely: "Likely",
-    ambiguous: "Cannot be told",
+    ambiguous: "Not certain",
     implausible: "Implausible",
     named: report.kind === "wide" ? "Recognised" : "Read as",
   }[verdict];
@@ -294,8 +344,7 @@ function bitsOf(report) {
 function flipBit(bit) {
   state.bit = bit;
   const text = flip(BigInt(state.report.id), bit).toString();
-  input.value = text;
-  fitInput();
+  fill(text);
   state.text = text;
   writeAddress("decode", text, state.reader === "auto" ? {} : { layout: state.reader });
   one(text);

@@ -14,13 +14,12 @@ const BITS = 64;
 const U32_MAX = 4294967295;
 
 const state = { fields: [], epoch: "", tick: "", needs: {}, used: "snowmint", cutover: "" };
-let root, catalogue, parts;
+let root, catalogue, parts, nextMonth;
 
 export function begin(section) {
   root = section;
   catalogue = ask(schemes());
-  const nextMonth = new Date(Date.now() + 30 * 86_400_000).toISOString().slice(0, 10);
-  state.cutover = nextMonth;
+  nextMonth = new Date(Date.now() + 30 * 86_400_000).toISOString().slice(0, 10);
   parts = {
     preset: h("select", { id: "preset", onchange: (event) => load(event.target.value) }),
     bar: h("div", { class: "layout-bar", role: "group", "aria-label": "The layout's 64 bits, the highest first" }),
@@ -49,7 +48,7 @@ export function show(address) {
   const { value, parameters } = address;
   for (const [key, , , standard] of NEEDS) state.needs[key] = number(parameters.get(key), standard);
   state.used = parameters.get("used") ?? "snowmint";
-  state.cutover = parameters.get("cutover") ?? state.cutover;
+  state.cutover = parameters.get("cutover") ?? nextMonth;
   const known = catalogue.find((it) => it.name === value);
   parse(known ? known.layout : value ? canonical(value, parameters) : DEFAULT);
   draw();
@@ -94,7 +93,7 @@ function load(name) {
 function changed() {
   const scheme = catalogue.find((it) => it.layout === text());
   const needs = Object.fromEntries(NEEDS.filter(([key, , , standard]) => state.needs[key] !== standard).map(([key]) => [key, state.needs[key]]));
-  const beside = { ...needs, used: state.used === "snowmint" ? undefined : state.used };
+  const beside = { ...needs, used: state.used === "snowmint" ? undefined : state.used, cutover: state.cutover === nextMonth ? undefined : state.cutover };
   if (scheme) writeAddress("layout", scheme.name === "snowmint" ? "" : scheme.name, beside);
   else writeAddress("layout", text().split(" epoch-ms:")[0].replaceAll(" ", ","), { epoch: state.epoch, tick: state.tick, ...beside });
   draw();
