@@ -316,9 +316,9 @@ impl Scheme {
     /// use snowmint_core::{Id, Scheme};
     ///
     /// let (id, now_ms) = (Id::new(175_928_847_299_117_063), 1_796_083_200_000);
-    /// let by = |name| Scheme::named(name).unwrap().candidate(id, now_ms);
-    /// assert!(by("discord").unwrap().saved_bits() > by("twitter").unwrap().saved_bits());
-    /// assert!(by("baidu_uid").is_none());
+    /// let by = |name, id| Scheme::named(name).unwrap().candidate(id, now_ms);
+    /// assert!(by("discord", id).unwrap().saved_bits() > by("twitter", id).unwrap().saved_bits());
+    /// assert!(by("twitter", Id::new(u64::MAX)).is_none());
     /// ```
     pub fn candidate(&'static self, id: Id, now_ms: u64) -> Option<Candidate> {
         let form = Form::Own(TextForm::Decimal);
@@ -487,6 +487,22 @@ mod tests {
             implausible += u32::from(ranking.verdict() == Verdict::Implausible);
         }
         assert!(implausible > 5_000, "{implausible} of 20,000");
+    }
+
+    /// A ranking is the best of the schemes' own candidates: whoever asks a scheme alone is told the same.
+    #[test]
+    fn rankings_are_of_candidates() {
+        let mut state = 3_u64;
+        for _ in 0..2_000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let id = Id::new(state >> (state % 24));
+            let mut costs: Vec<u32> =
+                Scheme::all().iter().filter_map(|scheme| Some(scheme.candidate(id, NOW_MS)?.cost)).collect();
+            costs.sort_unstable();
+            costs.truncate(CANDIDATES_MAX);
+            let ranked: Vec<u32> = Ranking::of(id, NOW_MS).candidates().map(|it| it.cost).collect();
+            assert_eq!(ranked, costs, "{id}");
+        }
     }
 
     /// What is no ID is not taken for one, although some scheme's form has digits for it.
