@@ -34,6 +34,13 @@ pub(crate) const NEEDS: &[Need] = &[
 /// What the build itself starts: without it, there is no etcd store.
 pub(crate) const BUILD_NEEDS: &[Need] = &[PROTOC];
 
+/// What the tests of the page start.
+pub(crate) const PAGE_NEEDS: &[Need] = &[
+    Need { program: "chromium", package: "chromium", tests: "the page in a browser" },
+    Need { program: "node", package: "nodejs", tests: "the page in a browser" },
+    Need { program: "npm", package: "npm", tests: "the page in a browser" },
+];
+
 const PROTOC: Need = Need { program: "protoc", package: "protobuf-compiler", tests: "stores in etcd" };
 
 /// The variable that names the programs which this machine has to do without, with commas between them.

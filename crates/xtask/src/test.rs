@@ -12,6 +12,7 @@ use crate::nightly;
 use crate::schemathesis;
 use crate::sim;
 use crate::steps::{Outcome, Steps};
+use crate::web;
 
 /// How long each fuzzing target runs, in seconds.
 const FUZZ_S: u64 = 60;
@@ -57,6 +58,10 @@ pub(crate) fn test(workspace: &Workspace, long: bool) -> Result<()> {
         run(cargo().args(["test", "--doc", "--locked"]).args(Workspace::natively()))?;
         Ok(Outcome::Done)
     });
+    // The page is built before its tests, so that a page that is too large is told where no browser is.
+    if steps.step("the page", || Ok(Outcome::Note(web::build(workspace)?))) {
+        steps.step("the page in a browser", || web::test(workspace));
+    }
     steps.step("broken rules", || sim::mutations(workspace));
     steps.step("broken rules, in the model", || model::mutations(workspace));
     steps.step("core under Miri", || nightly::miri(workspace));
