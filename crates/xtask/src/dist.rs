@@ -26,11 +26,11 @@ pub(crate) fn dist(workspace: &Workspace) -> Result<PathBuf> {
     build.env(cc, "musl-gcc").env("CARGO_PROFILE_RELEASE_STRIP", "symbols");
     run(build.args(["build", "--release", "--locked", "--package", "snowmint", "--target", &target]))?;
 
-    let built = workspace.target.join(&target).join("release").join("snowmint");
-    let headers = output(Command::new("readelf").args(["--wide", "--program-headers"]).arg(&built))?;
-    ensure!(is_static(&headers), "{} asks for a loader, so it is not static", built.display());
+    let made = workspace.target.join(&target).join("release").join("snowmint");
+    let headers = output(Command::new("readelf").args(["--wide", "--program-headers"]).arg(&made))?;
+    ensure!(is_static(&headers), "{} asks for a loader, so it is not static", made.display());
     let shipped = folder(workspace)?.join("snowmint");
-    fs::copy(&built, &shipped).with_context(|| format!("could not write {}", shipped.display()))?;
+    fs::copy(&made, &shipped).with_context(|| format!("could not write {}", shipped.display()))?;
     let version = output(Command::new(&shipped).arg("--version"))?;
     eprintln!(
         "{}: {}, {} bytes, static",

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -13,6 +13,9 @@ use crate::steps::{Outcome, Steps};
 
 const RULES: &str = "snowmint.rules.yml";
 const RULES_TRIED: &str = "snowmint.rules.test.yml";
+
+/// What systemd's unit starts.
+const PROGRAM: &str = "/usr/local/bin/snowmint";
 
 pub(super) fn check(workspace: &Workspace, steps: &mut Steps) {
     let deploy = workspace.root.join("deploy");
@@ -31,7 +34,7 @@ pub(super) fn check(workspace: &Workspace, steps: &mut Steps) {
         }
         let mut kubectl = Command::new(KUBECTL.program);
         // What it prints are all manifests; they are not news.
-        kubectl.stdout(std::process::Stdio::null());
+        kubectl.stdout(Stdio::null());
         run(kubectl.arg("kustomize").arg(deploy.join("kubernetes"))).map(|()| Outcome::Done)
     });
     steps.step("systemd's unit", || {
@@ -79,10 +82,10 @@ fn dashboard(path: &Path, target: &Path) -> Result<Outcome> {
 fn expressions(path: &Path) -> Result<Vec<String>> {
     let dashboard: Value =
         serde_json::from_str(&read(path)?).with_context(|| format!("{} is not JSON", path.display()))?;
-    let panels = dashboard["panels"].as_array().context("the dashboard has no panels")?;
-    let targets = panels.iter().filter_map(|panel| panel["targets"].as_array()).flatten();
+    let panels = dashboard.get("panels").and_then(Value::as_array).context("the dashboard has no panels")?;
+    let targets = panels.iter().filter_map(|panel| panel.get("targets").and_then(Value::as_array)).flatten();
     let expressions: Vec<_> =
-        targets.filter_map(|target| target["expr"].as_str()).map(str::to_owned).collect();
+        targets.filter_map(|target| target.get("expr").and_then(Value::as_str)).map(str::to_owned).collect();
     ensure!(!expressions.is_empty(), "the dashboard's panels ask for nothing");
     Ok(expressions)
 }
@@ -90,7 +93,6 @@ fn expressions(path: &Path) -> Result<Vec<String>> {
 /// The unit can be read. The program that it starts need not be installed for that: another stands in for it.
 fn unit(path: &Path, target: &Path) -> Result<Outcome> {
     let text = read(path)?;
-    const PROGRAM: &str = "/usr/local/bin/snowmint";
     ensure!(text.contains(PROGRAM), "{} does not start {PROGRAM}", path.display());
     let folder = target.join("unit");
     fs::create_dir_all(&folder)?;
@@ -149,12 +151,13 @@ mod tests {
             .collect()
     }
 
-    /// What the service's source names in quotes.
+    /// What the service's source has in quotes, if it is a metric's name and nothing more.
     fn known() -> BTreeSet<String> {
-        match fs::read_to_string(root().join("host/src/service/metrics.rs")) {
-            Ok(source) => source.split('"').skip(1).step_by(2).flat_map(|quoted| metrics(quoted)).collect(),
-            Err(_) => METRICS.iter().map(|&name| name.to_owned()).collect(),
-        }
+        let Ok(source) = fs::read_to_string(root().join("host/src/service/metrics.rs")) else {
+            return METRICS.iter().map(|&name| name.to_owned()).collect();
+        };
+        let is_name = |quoted: &&str| quoted.starts_with("snowmint_") && metrics(quoted).contains(*quoted);
+        source.split('"').filter(is_name).map(str::to_owned).collect()
     }
 
     fn alerts() -> Vec<String> {
