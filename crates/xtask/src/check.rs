@@ -3,6 +3,7 @@
 mod absences;
 mod arrows;
 mod deny;
+mod deployed;
 
 use anyhow::{Result, ensure};
 
@@ -32,6 +33,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     steps.step("formatting", || formatting(workspace));
     steps.step("arrows between crates", || arrows::check(&workspace.packages).map(|()| Outcome::Done));
     steps.step("what must be absent", || absences::check(workspace).map(|()| Outcome::Done));
+    deployed::check(workspace, &mut steps);
     steps.step("programs for the build", || {
         let missing = debian::ensure(debian::BUILD_NEEDS)?;
         ensure!(missing.is_empty(), "{}", debian::advice(&missing));

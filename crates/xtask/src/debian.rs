@@ -23,12 +23,8 @@ pub(crate) const NEEDS: &[Need] = &[
     Need { program: "faketime", package: "faketime", tests: "clocks that step under a real process" },
     Need { program: "ip", package: "iproute2", tests: "an etcd whose members are cut off from each other" },
     Need { program: "strace", package: "strace", tests: "a fleet's disks that are slow, full or broken" },
-    Need {
-        program: "promtool",
-        package: "prometheus",
-        tests: "the service's metrics by Prometheus' own checker",
-    },
     PROTOC,
+    PROMTOOL,
 ];
 
 /// What the build itself starts: without it, there is no etcd store.
@@ -41,7 +37,30 @@ pub(crate) const PAGE_NEEDS: &[Need] = &[
     Need { program: "npm", package: "npm", tests: "the page in a browser" },
 ];
 
-const PROTOC: Need = Need { program: "protoc", package: "protobuf-compiler", tests: "stores in etcd" };
+pub(crate) const PROTOC: Need =
+    Need { program: "protoc", package: "protobuf-compiler", tests: "stores in etcd" };
+
+/// Reads alert rules, and tries them.
+pub(crate) const PROMTOOL: Need =
+    Need { program: "promtool", package: "prometheus", tests: "alert rules, and the service's metrics" };
+
+/// Reads Kubernetes' manifests.
+pub(crate) const KUBECTL: Need =
+    Need { program: "kubectl", package: "kubernetes-client", tests: "Kubernetes' manifests" };
+
+/// Reads systemd's units.
+pub(crate) const SYSTEMD: Need =
+    Need { program: "systemd-analyze", package: "systemd", tests: "systemd's unit" };
+
+/// Compiles C for musl: what a static binary has of it.
+pub(crate) const MUSL_GCC: Need =
+    Need { program: "musl-gcc", package: "musl-tools", tests: "a static binary" };
+
+/// Tells whether a binary is static.
+pub(crate) const READELF: Need = Need { program: "readelf", package: "binutils", tests: "a static binary" };
+
+/// Builds images, without a daemon.
+pub(crate) const BUILDAH: Need = Need { program: "buildah", package: "buildah", tests: "an image" };
 
 /// The variable that names the programs which this machine has to do without, with commas between them.
 pub(crate) const WITHOUT: &str = "SNOWMINT_TEST_WITHOUT";
@@ -85,7 +104,7 @@ pub(crate) fn may_install() -> Result<bool> {
 }
 
 /// Debian's services lie where only root's PATH leads.
-fn is_here(program: &str) -> bool {
+pub(crate) fn is_here(program: &str) -> bool {
     find(program).is_some() || std::path::Path::new("/usr/sbin").join(program).is_file()
 }
 

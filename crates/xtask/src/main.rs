@@ -9,6 +9,7 @@ mod cargo;
 mod check;
 mod component;
 mod debian;
+mod dist;
 mod mint;
 mod model;
 mod nightly;
@@ -59,8 +60,13 @@ enum Command {
         #[arg(long)]
         long: bool,
     },
-    /// Formatting, lints, documentation, features, licences, arrows between crates, and what must be absent
+    /// Formatting, lints, documentation, features, licences, arrows between crates, what must be absent, and what is
+    /// deployed: alert rules, manifests, the unit
     Check,
+    /// Builds the command as one static binary, by musl: target/dist/snowmint
+    Dist,
+    /// Builds an image that holds the static binary alone, runs it, writes target/dist/snowmint.oci.tar
+    Image,
     /// Visits every state of a small fleet, and prints how many differ
     Model {
         /// More states, as before a release: takes hours
@@ -107,6 +113,8 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Run { args } => mint::run(&workspace, &args),
         Command::Test { long } => test::test(&workspace, long).map(|()| ExitCode::SUCCESS),
         Command::Check => check::check(&workspace).map(|()| ExitCode::SUCCESS),
+        Command::Dist => dist::dist(&workspace).map(|_| ExitCode::SUCCESS),
+        Command::Image => dist::image(&workspace).map(|()| ExitCode::SUCCESS),
         Command::Model { long } => model::model(&workspace, long).map(|()| ExitCode::SUCCESS),
         Command::Fuzz { seconds } => match nightly::fuzz(&workspace, seconds)? {
             Outcome::Skipped(why) => bail!("nothing was fuzzed: {why}"),
