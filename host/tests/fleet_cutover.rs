@@ -106,8 +106,12 @@ fn a_layout_is_cut_over_while_workers_mint() {
         assert_eq!(planned.status.code(), Some(0), "{}", text(&planned));
         let early = cutover(&config, "hybrid", &["--act", "open"]);
         assert_eq!(early.status.code(), Some(1), "{}", text(&early));
+        // The region's bits move: nobody opens it before somebody has vouched for the other regions.
+        let alone = cutover(&config, "hybrid", &["--act", "run", "--at", &at]);
+        assert_eq!(alone.status.code(), Some(1), "{}", text(&alone));
+        assert!(text(&alone).contains("--regions-agree"), "{}", text(&alone));
         // Run does the rest, and may be run again.
-        let run = cutover(&config, "hybrid", &["--act", "run", "--at", &at, "--json"]);
+        let run = cutover(&config, "hybrid", &["--act", "run", "--at", &at, "--regions-agree", "--json"]);
         assert_eq!(run.status.code(), Some(0), "{}", text(&run));
         let again = cutover(&config, "hybrid", &["--act", "run", "--at", &at]);
         assert_eq!(again.status.code(), Some(0), "{}", text(&again));

@@ -57,7 +57,9 @@ fn serve(mut stream: TcpStream, answer: Option<String>) {
 
 /// What a service with this store answers.
 fn answer(uuid: u128, region: u32, layout: &Layout) -> String {
-    format!(r#"{{"uuid": "{uuid:032x}", "region": {region}, "layout": "{layout}", "former": []}}"#)
+    format!(
+        r#"{{"uuid": "{uuid:032x}", "region": {region}, "layout": "{layout}", "cutover_last_ms": null, "former": []}}"#
+    )
 }
 
 /// From the command line: a peer for the same region, or with a layout of its own, is refused at the start with what to do;

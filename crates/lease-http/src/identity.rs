@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 use snowmint_core::Layout;
+use snowmint_lease::FormerLayout;
 use snowmint_lease::regions::Identity;
 
 /// Where it is asked for.
@@ -13,12 +14,14 @@ struct Message {
     uuid: String,
     region: u32,
     layout: String,
+    cutover_last_ms: Option<u64>,
     former: Vec<FormerMessage>,
 }
 
 #[derive(Deserialize)]
 struct FormerMessage {
     layout: String,
+    last_ms: u64,
 }
 
 /// Reads the answer to `GET /v1/layout`.
@@ -31,11 +34,15 @@ pub fn read_identity(body: &[u8]) -> Result<Identity, String> {
     let is_hex = message.uuid.len() == 32 && message.uuid.bytes().all(|byte| byte.is_ascii_hexdigit());
     let uuid = u128::from_str_radix(&message.uuid, 16).ok().filter(|_| is_hex);
     let layout = |text: &str| text.parse::<Layout>().map_err(|error| format!("layout `{text}`: {error}"));
-    let former = message.former.iter().map(|former| layout(&former.layout)).collect::<Result<_, _>>()?;
+    let former = |former: &FormerMessage| {
+        Ok::<_, String>(FormerLayout { layout: layout(&former.layout)?, last_ms: former.last_ms })
+    };
+    let former = message.former.iter().map(former).collect::<Result<_, _>>()?;
     Ok(Identity {
         uuid: uuid.ok_or("uuid is not 32 hexadecimal digits")?,
         region: message.region,
         layout: layout(&message.layout)?,
+        cutover_last_ms: message.cutover_last_ms,
         former,
     })
 }
@@ -56,8 +63,13 @@ mod tests {
         let uuid = "000000000000000000000000000000ff";
         let former = format!(r#"[{{"layout": "{snowmint}", "last_ms": 5}}]"#);
         let read = read_identity(text(uuid, &snowmint, &former).as_bytes()).unwrap();
-        let expected =
-            Identity { uuid: 255, region: 2, layout: Layout::SNOWMINT, former: vec![Layout::SNOWMINT] };
+        let expected = Identity {
+            uuid: 255,
+            region: 2,
+            layout: Layout::SNOWMINT,
+            cutover_last_ms: Some(9),
+            former: vec![FormerLayout { layout: Layout::SNOWMINT, last_ms: 5 }],
+        };
         assert_eq!(read, expected);
         for bad in [
             text("+00000000000000000000000000000ff", &snowmint, "[]"),

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
+use clap::builder::FalseyValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 use snowmint::{Clock, SystemClock};
@@ -12,9 +13,11 @@ use snowmint_core::{
 };
 
 use snowmint_lease::cutover::{self, CutoverRefusal};
+use snowmint_lease::regions::{self, Identity};
 use snowmint_lease::{ClusterRecord, StoreError};
 
 use super::layout_file::{Reader, find_any, find_reader};
+use super::peers::PeerArgs;
 use super::picture::Picture;
 use super::report::{AsText, Number};
 use super::store::{self, StoreArgs};
@@ -289,6 +292,14 @@ pub(super) struct Cutover {
     #[arg(long, conflicts_with_all = ["json", "act"], env = "SNOWMINT_TOML")]
     toml: bool,
 
+    /// With `--act open` or `run`, where a region's bits move: every other region leaves the old layout at the very same
+    /// millisecond. You vouch for that; or name all of them by `--peer`, and they are asked.
+    #[arg(long, env = "SNOWMINT_REGIONS_AGREE", value_parser = FalseyValueParser::new())]
+    regions_agree: bool,
+
+    #[command(flatten)]
+    peers: PeerArgs,
+
     #[command(flatten)]
     store: StoreArgs,
 }
@@ -340,7 +351,11 @@ impl Cutover {
             carried_out(planned)
         };
         let scan = || carried_out(cutover::scan_cutover(store, new));
-        let open = || carried_out(cutover::open_cutover(store, new, &store::now(&clock)));
+        let open = || {
+            let cluster = store.cluster().map_err(CliError::failed)?.record;
+            self.check_regions(&Identity::of(&cluster), new)?;
+            carried_out(cutover::open_cutover(store, new, &store::now(&clock)))
+        };
         let cluster = match act {
             Act::Plan => plan()?,
             Act::Scan => scan()?,
@@ -348,7 +363,10 @@ impl Cutover {
             Act::Withdraw => cutover::withdraw_cutover(store).map_err(CliError::failed)?,
             Act::Run => {
                 plan()?;
-                if let Some(last_ms) = scan()?.cutover_last_ms {
+                let scanned = scan()?;
+                // Said before the wait, and looked at again after it.
+                self.check_regions(&Identity::of(&scanned), new)?;
+                if let Some(last_ms) = scanned.cutover_last_ms {
                     tell(&format!(
                         "the old layout is minted by until {}; then the new one is opened. To stop here loses nothing: \
                          run it again",
@@ -387,6 +405,30 @@ impl Cutover {
                 }
             })()
         })
+    }
+
+    /// Whether every other region leaves the old layout with this one, where that matters: each is asked, or the operator
+    /// vouches for all.
+    fn check_regions(&self, own: &Identity, new: &Layout) -> Result<(), CliError> {
+        if own.layout == *new || regions::keeps_regions_apart(&own.layout, new) {
+            return Ok(());
+        }
+        let peers = self.peers.peers()?;
+        if peers.is_empty() && !self.regions_agree {
+            return Err(CliError::Failed(
+                "by the new layout a region's bits lie elsewhere, so that an ID of one region by the old layout can be \
+                 another region's by the new one: plan and scan every region to the same millisecond, and name the other \
+                 regions' services with `--peer URL,URL`, or vouch for them with `--regions-agree`"
+                    .into(),
+            ));
+        }
+        for peer in &peers {
+            let identity = peer.service.identity();
+            let identity = identity.map_err(|error| CliError::Failed(format!("{}: {error}", peer.name)))?;
+            regions::check_cutover(own, new, &identity)
+                .map_err(|clash| CliError::Failed(format!("{}: {clash}", peer.name)))?;
+        }
+        Ok(())
     }
 
     fn plan(&self, old: &str, new: &Layout) -> Result<(), CliError> {

@@ -22,7 +22,8 @@ pub(super) struct PeerArgs {
 }
 
 impl PeerArgs {
-    fn peers(&self) -> Result<Vec<Peer>, CliError> {
+    /// Those that are named.
+    pub(super) fn peers(&self) -> Result<Vec<Peer>, CliError> {
         let ca_pem = self.peer_ca.as_deref().map(super::store::read_text).transpose()?;
         let peer = |url: &String| {
             let is_https = url.starts_with("https://");
