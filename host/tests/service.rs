@@ -724,7 +724,6 @@ fn tokens_say_who_may_do_what() {
     for (method, target) in [
         ("POST", "/v1/ids"),
         ("GET", "/v1/ids/1"),
-        ("GET", "/v1/layout"),
         ("POST", "/v1/leases"),
         ("PUT", "/v1/leases/1"),
         ("DELETE", "/v1/leases/1"),
@@ -750,6 +749,16 @@ fn tokens_say_who_may_do_what() {
     }
     for target in ["/livez", "/readyz", "/metrics", "/openapi.json"] {
         assert_eq!(service.get(target).status, 200, "{target}");
+    }
+    // Whoever mints or leases wants to know the layout.
+    for (headers, status) in [
+        (vec![], 401),
+        (vec![bearer("wrong")], 401),
+        (vec![bearer("mint-secret")], 200),
+        (vec![bearer("lease-secret")], 200),
+    ] {
+        let headers: Vec<_> = headers.iter().map(String::as_str).collect();
+        assert_eq!(service.ask("GET", "/v1/layout", &headers).status, status, "{headers:?}");
     }
     let small = bearer("small-secret");
     assert_eq!(service.ask("POST", "/v1/ids?count=101", &[&small]).status, 422);
@@ -1047,6 +1056,65 @@ fn a_remote_runtime_leases_and_mints() {
         notices.extend(advance(&mut keeper, RemoteEvent::Time));
         notices.iter().any(|notice| matches!(notice, Notice::Released { .. })).then_some(())
     });
+}
+
+/// `mint` by a service that leases, where no store can be reached: by the component under a code of its own, which is given
+/// back; and every slip is told.
+#[test]
+fn mint_leases_from_a_service() {
+    let home = Home::new();
+    let file = token_file(
+        &home,
+        &[("edge", "lease-secret", "may = [\"lease\"]"), ("app", "mint-secret", "may = [\"mint\"]")],
+    );
+    let service = home.serve(&["--token-file", &file, "--clock", "assume:1", "--region", "2"]);
+    let base = format!("http://{}", service.address);
+    let held = || {
+        let metrics = service.get("/metrics");
+        let held = metrics
+            .text()
+            .lines()
+            .find_map(|line| line.strip_prefix("snowmint_worker_codes{state=\"held\"} "));
+        held.unwrap().parse::<u32>().unwrap()
+    };
+    let elsewhere = Home::new();
+    let token = elsewhere.write("token", "lease-secret\n");
+    let other = elsewhere.write("other", "mint-secret\n");
+    let mint = |more: &[&str]| {
+        elsewhere.run(&[&["mint", "-n", "100000", "--store", &base, "--clock", "assume:1"], more].concat())
+    };
+    assert_eq!(held(), 1);
+    let mut all = Vec::new();
+    for _ in 0..2 {
+        let output = mint(&["--lease-token-file", &token]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        all.extend(
+            String::from_utf8(output.stdout).unwrap().lines().map(|line| line.parse::<u64>().unwrap()),
+        );
+        assert_eq!(held(), 1, "the code is given back");
+    }
+    all.extend(service.ask("POST", "/v1/ids?count=100000", &["authorization: Bearer mint-secret"]).ids());
+    assert_all_different(&all, 300_000);
+    assert!(all.iter().all(|id| (id >> 20) & 3 == 2), "of the service's region");
+    for (more, code, part) in [
+        (&[][..], 1, "401"),
+        (&["--lease-token-file", &other], 1, "403"),
+        (&["--lease-token-file", &token, "--region", "1"], 1, "region"),
+        (&["--lease-token-file", &token, "--layout", "hybrid"], 1, "layout"),
+        (&["--lease-token-file", &token, "--init"], 2, "snowmint init"),
+        (&["--lease-token-file", "/no/such/file"], 2, "cannot be read"),
+    ] {
+        let output = mint(more);
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{more:?}: {told}");
+        assert!(told.contains(part) && !told.contains("secret"), "{more:?}: {told}");
+    }
+    for command in [&["init"][..], &["lease", "list"], &["serve", "--listen", "127.0.0.1:0"]] {
+        let output = elsewhere.run(&[command, &["--store", &base, "--region", "2"]].concat());
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{command:?}: {told}");
+        assert!(told.contains("shows it to nobody"), "{command:?}: {told}");
+    }
 }
 
 /// A store that is away is waited for, and said to be; one that can never be opened ends the service.

@@ -220,7 +220,7 @@ pub(super) async fn release(State(app): State<Arc<App>>, caller: Caller, request
 }
 
 async fn serve(app: Arc<App>, caller: &Caller, request: Request) -> Response {
-    if let Err(problem) = app.allow(caller, Right::Lease, 0).and(app.region().map(drop)) {
+    if let Err(problem) = app.allow(caller, &[Right::Lease], 0).and(app.region().map(drop)) {
         return problem.into_response();
     }
     let (parts, body) = request.into_parts();
