@@ -584,7 +584,7 @@ fn a_rollback_is_told_until_the_wall_has_passed_it() {
 fn a_service_that_is_told_to_stop_answers_what_is_under_way() {
     for signal in ["-TERM", "-INT"] {
         let home = Home::new();
-        let mut service = home.serve(&["--workers", "2"]);
+        let mut service = home.serve(&["--workers", "2", "--drain-ms", "60000"]);
         let mut idle = service.connect().unwrap();
         // An answer that is longer than all buffers, of which only the beginning is read.
         let mut stream = service.connect().unwrap();

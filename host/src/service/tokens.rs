@@ -78,8 +78,9 @@ impl Tokens {
     fn parse(text: &str) -> Result<Self, String> {
         // The reader's own message would quote the line, and a hash with it.
         let file: TokenFile = toml::from_str(text).map_err(|error| {
-            let line =
-                error.span().map_or(0, |span| text.get(..span.start).unwrap_or(text).lines().count().max(1));
+            let line = error
+                .span()
+                .map_or(0, |span| text.get(..span.start).unwrap_or(text).matches('\n').count() + 1);
             format!("line {line}: {}", error.message())
         })?;
         let mut tokens: Vec<Arc<Token>> = Vec::new();
