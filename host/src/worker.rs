@@ -683,6 +683,7 @@ impl Keeping {
 }
 
 /// What a keeper of either kind is told.
+#[derive(Clone, Copy)]
 enum KeeperEvent {
     /// Time has passed.
     Time,
