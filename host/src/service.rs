@@ -158,7 +158,9 @@ impl App {
     /// Says that another store would make the same IDs, or that none does: until then nothing is minted.
     pub(crate) fn clash(&self, clash: Option<&Clash>) {
         let workers = self.region.get().map_or(&[][..], |region| region.pool.workers());
-        workers.iter().for_each(|worker| worker.set_clash(clash.cloned()));
+        for worker in workers {
+            worker.set_clash(clash.cloned());
+        }
     }
 
     fn region(&self) -> Result<&Region, Problem> {

@@ -23,7 +23,7 @@ use rcgen::{CertificateParams, CertifiedIssuer, KeyPair};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::Value;
-use snowmint_core::{Bounds, Generator, Layout, Policy};
+use snowmint_core::{Bounds, Generator, Id, Layout, Policy};
 use snowmint_lease::remote::step;
 use snowmint_lease::{
     Hindrance, Notice, Now, Owner, RemoteConfig, RemoteEvent, RemoteKeeper, Stopped, StoreError, Then,
@@ -891,9 +891,9 @@ fn metrics_count_what_was_done() {
     assert!(value("snowmint_ids_per_worker_tick_bucket{le=\"+Inf\"}") >= 10.0);
     assert!(value("snowmint_lease_renew_failures_total") >= 0.0);
     let codes: Vec<_> = ["now", "later", "held", "never"]
-        .map(|state| value(&format!("snowmint_worker_codes{{state=\"{state}\"}}")) as u32)
+        .map(|state| value(&format!("snowmint_worker_codes{{state=\"{state}\"}}")))
         .to_vec();
-    assert_eq!((codes.iter().sum::<u32>(), codes[2]), (256, 2), "{codes:?}");
+    assert!((codes.iter().sum::<f64>() - 256.0).abs() < 0.5 && (codes[2] - 2.0).abs() < 0.5, "{codes:?}");
     let headroom = value("snowmint_lease_ceiling_headroom_seconds");
     assert!(headroom > 0.0 && headroom <= 1.0, "{headroom}");
     assert!(text.contains("snowmint_clock_error_bound_seconds"));
@@ -1036,12 +1036,12 @@ fn a_remote_runtime_leases_and_mints() {
     let mut generator = Generator::new(Layout::SNOWMINT, grant, Policy::CLASSIC).unwrap();
     let started = Instant::now();
     // Longer than a window: what is minted at the end was allowed by renewals.
-    while started.elapsed() < Duration::from_millis(4_000) {
+    while started.elapsed() < Duration::from_secs(4) {
         advance(&mut keeper, RemoteEvent::Time);
         let ceiling_ms = keeper.ceiling_ms(ticket, now().boot_ms);
         let bounds = Bounds { ceiling_ms, mark_ms: ceiling_ms, clock_error_ms: 1 };
         let run = generator.mint(now().wall_ms, &bounds, NonZeroU32::new(100).unwrap());
-        all.extend(run.unwrap().into_iter().map(|id| id.get()));
+        all.extend(run.unwrap().into_iter().map(Id::get));
         all.extend(service.ask("POST", "/v1/ids?count=100", &["authorization: Bearer mint-secret"]).ids());
         thread::sleep(Duration::from_millis(50));
     }
@@ -1240,7 +1240,7 @@ fn schemathesis_finds_nothing() {
              [[operations]]\ninclude-path = \"/v1/ids\"\n[operations.checks.positive_data_acceptance]\n\
              expected-statuses = [\"2xx\", 401, 403, 409, 422, 503]\n",
         );
-        let seed = (snowmint::fresh_nonce() as u32).to_string();
+        let seed = (snowmint::fresh_nonce() & 0xffff_ffff).to_string();
         eprintln!("schemathesis --seed {seed}");
         let mut command = Command::new(&checker);
         command.args(["--config-file", &config, "run", &format!("http://{}/openapi.json", service.address)]);

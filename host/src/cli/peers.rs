@@ -13,7 +13,7 @@ use super::{CliError, tell};
 #[derive(Args, Debug)]
 pub(super) struct PeerArgs {
     /// Services of other regions, with commas between: a store for the same region, or another layout, is refused.
-    #[arg(long, value_name = "URL,URL,…", value_delimiter = ',', env = "SNOWMINT_PEER")]
+    #[arg(long, value_name = "URL,URL", value_delimiter = ',', env = "SNOWMINT_PEER")]
     peer: Vec<String>,
 
     /// The certificate authorities to trust, for `https` peers: a PEM file. No others are trusted.

@@ -25,9 +25,9 @@ use super::{CliError, layout_file};
 /// Which store, which layout, which region.
 #[derive(Args, Debug)]
 pub(super) struct StoreArgs {
-    /// The lease store: `redb:DIR`, a directory of its own for one process; `etcd:URL,URL,…`, the members of a region's
-    /// etcd cluster; or, to mint where neither can be reached, `http://HOST:PORT,…`, the addresses of one `snowmint
-    /// serve` that leases [default: redb in the user's data directory].
+    /// The lease store: `redb:DIR`, a directory of its own for one process; `etcd:URL,URL` and so on, the members of a
+    /// region's etcd cluster; or, to mint where neither can be reached, `http://HOST:PORT`, one or more addresses of a
+    /// service that leases [default: redb in the user's data directory].
     #[arg(long, value_name = "STORE", env = "SNOWMINT_STORE")]
     store: Option<Place>,
 
@@ -108,7 +108,7 @@ impl FromStr for Place {
             }
             Some(("etcd", members)) => Ok(Self::Etcd(members.split(',').map(str::to_owned).collect())),
             Some(("http" | "https", _)) => Ok(Self::Service(text.split(',').map(str::to_owned).collect())),
-            _ => Err("give `redb:DIR`, as in `redb:/var/lib/snowmint`, or `etcd:URL,URL,…`, as in \
+            _ => Err("give `redb:DIR`, as in `redb:/var/lib/snowmint`, `etcd:URL,URL`, as in \
                       `etcd:http://127.0.0.1:2379`, or `http://HOST:PORT` of a service that leases"
                 .into()),
         }
@@ -194,10 +194,9 @@ impl StoreArgs {
     /// The service that leases, if the flags name one, for a lease with this window.
     pub(super) fn service(&self, window_ms: u32) -> Result<Option<HttpLeases>, CliError> {
         let Some(Place::Service(bases)) = &self.store else { return Ok(None) };
-        let token = match self.lease_token_file.as_deref().map(read_text).transpose()? {
-            Some(text) => Some(snowmint_lease_http::Secret::new(text.lines().next().unwrap_or_default())),
-            None => None,
-        };
+        let text = self.lease_token_file.as_deref().map(read_text).transpose()?;
+        let token =
+            text.map(|text| snowmint_lease_http::Secret::new(text.lines().next().unwrap_or_default()));
         let ca_pem = self.lease_ca.as_deref().map(read_text).transpose()?;
         let tls = ca_pem.map(|ca_pem| HttpTls { ca_pem, identity: None });
         let config = HttpConfig { token, tls, ..HttpConfig::new(bases.clone()) }.for_window(window_ms);
@@ -286,9 +285,7 @@ impl StoreArgs {
                     not_before_ms: args.not_before_ms,
                     window_ms: args.window_ms,
                 };
-                OpenedStore::Redb(
-                    RedbStore::recover(&directory, &recovery, &now(clock)).map_err(CliError::failed)?,
-                )
+                OpenedStore::Redb(RedbStore::recover(&directory, &recovery, &now(clock)).map_err(failed)?)
             }
             Place::Etcd(members) => {
                 let config = self.etcd_config(&members)?;
@@ -297,15 +294,7 @@ impl StoreArgs {
                     not_before_ms: args.not_before_ms,
                     window_ms: args.window_ms,
                 };
-                let now = now(clock);
-                // What the protocol refuses is told in its own words; the store has only those of a disk for it.
-                protocol::recover(&recovery.cluster, args.not_before_ms, args.window_ms, &now).map_err(
-                    |refusal| match refusal {
-                        LeaseRefusal::NotBeforeTooLate { .. } => CliError::usage(refusal),
-                        refusal => CliError::failed(refusal),
-                    },
-                )?;
-                OpenedStore::Etcd(EtcdStore::recover(config, &recovery, &now).map_err(failed)?)
+                OpenedStore::Etcd(EtcdStore::recover(config, &recovery, &now(clock)).map_err(failed)?)
             }
             Place::Service(_) => return Err(no_store()),
         };
@@ -400,14 +389,29 @@ impl StoreArgs {
             Err(StoreError::NotInitialised { .. }) if init && !self.is_fleet() => {
                 self.init(EMBEDDED_WINDOW_MS_DEFAULT, clock)
             }
-            Err(StoreError::NotInitialised { place }) => Err(CliError::Failed(format!(
-                "there is no lease store at {place}: found one, once, with `snowmint init{}`{}",
-                self.as_flags(),
-                // Keys that somebody deleted look like keys that never were: in a fleet, founding is an operator's act.
-                if self.is_fleet() { "" } else { ", or give `--init`" }
-            ))),
+            Err(StoreError::NotInitialised { place }) => Err(self.not_initialised(&place)),
             Err(error) => Err(failed(error)),
         }
+    }
+
+    fn not_initialised(&self, place: &str) -> CliError {
+        let flags = self.as_flags();
+        if !self.is_fleet() {
+            return CliError::Failed(format!(
+                "there is no lease store at {place}: found one, once, with `snowmint init{flags}`, or give `--init`"
+            ));
+        }
+        // A slip in the region looks like a region that was never founded.
+        let layout = self.layout().ok().flatten().unwrap_or(Layout::SNOWMINT);
+        if let Err(error) = ClusterRecord::new(0, layout, self.region.unwrap_or(0)) {
+            return CliError::usage(error);
+        }
+        // Keys that somebody deleted look like keys that never were.
+        CliError::Failed(format!(
+            "there is no lease store at {place}: if there never was one, found it, once, with `snowmint init{flags}`; if \
+             there was, its records were deleted: put them back, or run `snowmint init --recover --not-before MS{flags}` \
+             with a time above all that was stamped"
+        ))
     }
 
     /// The flags that name the same store again.
@@ -460,7 +464,9 @@ fn no_store() -> CliError {
 /// A slip in the flags is bad usage; whatever else a store says is a failure.
 fn failed(error: StoreError) -> CliError {
     match error {
-        StoreError::Misconfigured { .. } => CliError::usage(error),
+        StoreError::Misconfigured { .. } | StoreError::Refused(LeaseRefusal::NotBeforeTooLate { .. }) => {
+            CliError::usage(error)
+        }
         error => CliError::failed(error),
     }
 }
