@@ -158,7 +158,9 @@ impl App {
     /// Says that another store would make the same IDs, or that none does: until then nothing is minted.
     pub(crate) fn clash(&self, clash: Option<&Clash>) {
         let workers = self.region.get().map_or(&[][..], |region| region.pool.workers());
-        workers.iter().for_each(|worker| worker.set_clash(clash.cloned()));
+        for worker in workers {
+            worker.set_clash(clash.cloned());
+        }
     }
 
     fn region(&self) -> Result<&Region, Problem> {
@@ -178,14 +180,14 @@ impl App {
         self.is_draining.load(Ordering::Relaxed)
     }
 
-    /// Whether `caller` may do this now, for so many IDs.
-    fn allow(&self, caller: &Caller, right: Right, ids: u32) -> Result<(), Problem> {
+    /// Whether `caller` has any of these rights, and a share of so many IDs left.
+    fn allow(&self, caller: &Caller, any: &[Right], ids: u32) -> Result<(), Problem> {
         match &self.tokens {
             Some(file) => {
                 let tokens = Arc::clone(&file.tokens.read().unwrap_or_else(PoisonError::into_inner));
-                tokens.allow(caller, right, ids)
+                tokens.allow(caller, any, ids)
             }
-            None if right == Right::Mint => Ok(()),
+            None if any.contains(&Right::Mint) => Ok(()),
             None => Err(Problem::new(
                 axum::http::StatusCode::FORBIDDEN,
                 "token-right",

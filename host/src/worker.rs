@@ -15,8 +15,8 @@ use snowmint_core::{
 use snowmint_lease::exchange::is_worth_another_code;
 use snowmint_lease::regions::Clash;
 use snowmint_lease::{
-    Event, Hindrance, Keeper, KeeperConfig, KeeperConfigError, Loss, Notice, Now, Phase, Stopped, Store,
-    Then, View,
+    Event, Hindrance, Keeper, KeeperConfig, KeeperConfigError, LeaseService, Loss, Notice, Now, Phase,
+    RemoteConfig, RemoteEvent, RemoteKeeper, Step, Stopped, Store, Then, View,
 };
 
 use crate::clock::Clock;
@@ -52,7 +52,7 @@ pub struct Worker {
     policy: Policy,
     shared: Arc<Shared>,
     minting: Mutex<Minting>,
-    keeper: Mutex<Option<(Sender<Event>, JoinHandle<()>)>>,
+    keeper: Mutex<Option<(Sender<KeeperEvent>, JoinHandle<()>)>>,
     /// A forked copy shares the grant without knowing it.
     process: u32,
     window_ms: u32,
@@ -196,6 +196,35 @@ impl Worker {
         Ok(worker)
     }
 
+    /// As [`Worker::start`], by a service that has a store, for a process that cannot reach one: codes are leased, kept
+    /// and given back over the network, and the service's clock is compared with this one
+    /// ([`snowmint_lease::RemoteKeeper`]). The layout and region of `config` MUST be the service's.
+    pub fn start_remote(
+        engine: &Engine,
+        service: Box<dyn LeaseService + Send>,
+        clock: Arc<dyn Clock>,
+        config: WorkerConfig,
+        observer: Observer,
+    ) -> Result<Self, WorkerError> {
+        let acquire_wait_max = config.acquire_wait_max;
+        let WorkerConfig { lease, policy, .. } = config;
+        let (layout, window_ms) = (lease.layout, lease.window_ms);
+        let lease = RemoteConfig {
+            layout: Some(layout),
+            region: Some(lease.region),
+            owner: lease.owner,
+            window_ms,
+            lead_ms: policy.lead_ms,
+            clock_error_ms_max: lease.clock_error_ms_max,
+        };
+        let keeper = RemoteKeeper::new(lease).map_err(WorkerError::Config)?;
+        let keeping = Keeping::Service(Box::new(keeper), service);
+        let worker = Self::spawn_keeping(engine, keeping, clock, (layout, policy, window_ms), observer)?;
+        let grant = worker.first_grant(acquire_wait_max)?;
+        worker.instantiate(&mut worker.minting(), grant)?;
+        Ok(worker)
+    }
+
     /// As [`Worker::start`], without waiting for a code: until there is one, minting is refused
     /// ([`Refusal::LeaseLost`]), and [`Worker::standing`] says why.
     pub fn spawn(
@@ -210,11 +239,21 @@ impl Worker {
         let lease = KeeperConfig { lead_ms: policy.lead_ms, ..lease };
         let window_ms = lease.window_ms;
         let keeper = Keeper::new(lease).map_err(WorkerError::Config)?;
+        let keeping = Keeping::Store(Box::new(keeper), store);
+        Self::spawn_keeping(engine, keeping, clock, (layout, policy, window_ms), observer)
+    }
+
+    fn spawn_keeping(
+        engine: &Engine,
+        keeping: Keeping,
+        clock: Arc<dyn Clock>,
+        (layout, policy, window_ms): (Layout, Policy, u32),
+        observer: Observer,
+    ) -> Result<Self, WorkerError> {
         let shared = Arc::new(Shared::default());
         let (events, received) = channel();
         let thread = KeeperThread {
-            keeper,
-            store,
+            keeping,
             clock: Arc::clone(&clock),
             shared: Arc::clone(&shared),
             events: received,
@@ -432,7 +471,7 @@ impl Worker {
         let keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((events, _)) = &*keeper {
             // The thread may have ended by itself; then nothing comes of it, and the worker goes on refusing.
-            let _ = events.send(Event::Release { stopped, then: Then::Acquire });
+            let _ = events.send(KeeperEvent::Release { stopped, then: Then::Acquire });
         }
     }
 
@@ -553,7 +592,7 @@ impl Worker {
             }
         };
         // The thread may have ended by itself; then there is nobody to tell, and nothing to wait for.
-        let _ = events.send(Event::Release { stopped, then: Then::End });
+        let _ = events.send(KeeperEvent::Release { stopped, then: Then::End });
         let _ = thread.join();
         match failed {
             Some(error) => Err(error),
@@ -590,13 +629,74 @@ pub struct Standing {
     pub clash: Option<Clash>,
 }
 
+/// A keeper, and where its leases are from. Both kinds follow one protocol, and tell the same of it.
+enum Keeping {
+    /// A store that this process can reach.
+    Store(Box<Keeper>, Box<dyn Store + Send>),
+    /// A service that has one.
+    Service(Box<RemoteKeeper>, Box<dyn LeaseService + Send>),
+}
+
+impl Keeping {
+    fn step(&mut self, event: KeeperEvent, now: &mut dyn FnMut() -> Now) -> Step {
+        match self {
+            Self::Store(keeper, store) => {
+                let event = match event {
+                    KeeperEvent::Time => Event::Time,
+                    KeeperEvent::Release { stopped, then } => Event::Release { stopped, then },
+                };
+                snowmint_lease::step(keeper, event, &**store, now, &mut fresh_nonce)
+            }
+            Self::Service(keeper, service) => {
+                let event = match event {
+                    KeeperEvent::Time => RemoteEvent::Time,
+                    KeeperEvent::Release { stopped, then } => RemoteEvent::Release { stopped, then },
+                };
+                snowmint_lease::remote::step(keeper, event, &**service, now, &mut fresh_nonce)
+            }
+        }
+    }
+
+    fn publish(&self, kept: &mut Kept, boot_ms: u64) {
+        (kept.view, kept.phase, kept.hindrance, kept.loss) = match self {
+            Self::Store(keeper, _) => (
+                keeper.view(),
+                Some(keeper.phase(boot_ms)),
+                keeper.hindrance().cloned(),
+                keeper.loss().cloned(),
+            ),
+            Self::Service(keeper, _) => (
+                keeper.view(),
+                Some(keeper.phase(boot_ms)),
+                keeper.hindrance().cloned(),
+                keeper.loss().cloned(),
+            ),
+        };
+    }
+
+    fn take_grant(&mut self, boot_ms: u64) -> Option<Grant> {
+        match self {
+            Self::Store(keeper, _) => keeper.take_grant(boot_ms),
+            Self::Service(keeper, _) => keeper.take_grant(boot_ms),
+        }
+    }
+}
+
+/// What a keeper of either kind is told.
+#[derive(Clone, Copy)]
+enum KeeperEvent {
+    /// Time has passed.
+    Time,
+    /// The code is to be given back; see [`Event::Release`].
+    Release { stopped: Option<Stopped>, then: Then },
+}
+
 /// The keeper's thread: sleeps until the keeper wants to be woken, and tells the others what it has.
 struct KeeperThread {
-    keeper: Keeper,
-    store: Box<dyn Store + Send>,
+    keeping: Keeping,
     clock: Arc<dyn Clock>,
     shared: Arc<Shared>,
-    events: Receiver<Event>,
+    events: Receiver<KeeperEvent>,
     observer: Observer,
 }
 
@@ -604,7 +704,7 @@ impl KeeperThread {
     fn run(mut self) {
         // Also if this thread panics: nobody is to wait for it.
         let _over = Over(Arc::clone(&self.shared));
-        let mut event = Event::Time;
+        let mut event = KeeperEvent::Time;
         loop {
             let clock = Arc::clone(&self.clock);
             let mut now = || Now {
@@ -612,8 +712,7 @@ impl KeeperThread {
                 wall_ms: clock.now_ms(),
                 clock_error_ms: clock.error_bound_ms(),
             };
-            let step =
-                snowmint_lease::step(&mut self.keeper, event, &*self.store, &mut now, &mut fresh_nonce);
+            let step = self.keeping.step(event, &mut now);
             self.publish(&step.notices);
             if step.next_wake_boot_ms == u64::MAX {
                 break;
@@ -621,9 +720,11 @@ impl KeeperThread {
             let sleep_ms = step.next_wake_boot_ms.saturating_sub(self.clock.boot_ms());
             event = match self.events.recv_timeout(Duration::from_millis(sleep_ms)) {
                 Ok(event) => event,
-                Err(RecvTimeoutError::Timeout) => Event::Time,
+                Err(RecvTimeoutError::Timeout) => KeeperEvent::Time,
                 // The worker is gone without a word, as after a failed start: give back what there is.
-                Err(RecvTimeoutError::Disconnected) => Event::Release { stopped: None, then: Then::End },
+                Err(RecvTimeoutError::Disconnected) => {
+                    KeeperEvent::Release { stopped: None, then: Then::End }
+                }
             };
         }
     }
@@ -631,11 +732,8 @@ impl KeeperThread {
     fn publish(&mut self, notices: &[Notice]) {
         let boot_ms = self.clock.boot_ms();
         let mut kept = self.shared.kept();
-        kept.view = self.keeper.view();
-        kept.phase = Some(self.keeper.phase(boot_ms));
-        kept.hindrance = self.keeper.hindrance().cloned();
-        kept.loss = self.keeper.loss().cloned();
-        if let Some(grant) = self.keeper.take_grant(boot_ms) {
+        self.keeping.publish(&mut kept, boot_ms);
+        if let Some(grant) = self.keeping.take_grant(boot_ms) {
             kept.grant = Some(grant);
         }
         for notice in notices {

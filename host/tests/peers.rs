@@ -73,7 +73,7 @@ fn a_peer_that_clashes_is_refused_by_the_command() {
             .args(["mint", "-n", "3", "--init", "--store", &store, "--peer", peers])
             .output()
             .unwrap();
-        let lines = output.stdout.iter().filter(|byte| **byte == b'\n').count();
+        let lines = String::from_utf8_lossy(&output.stdout).lines().count();
         (output.status.code(), lines, String::from_utf8(output.stderr).unwrap())
     };
     let of = |region, layout: &str| Service::start(Some(answer(7, region, &Layout::preset(layout).unwrap())));

@@ -23,7 +23,7 @@ use rcgen::{CertificateParams, CertifiedIssuer, KeyPair};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::Value;
-use snowmint_core::{Bounds, Generator, Layout, Policy};
+use snowmint_core::{Bounds, Generator, Id, Layout, Policy};
 use snowmint_lease::remote::step;
 use snowmint_lease::{
     Hindrance, Notice, Now, Owner, RemoteConfig, RemoteEvent, RemoteKeeper, Stopped, StoreError, Then,
@@ -584,7 +584,7 @@ fn a_rollback_is_told_until_the_wall_has_passed_it() {
 fn a_service_that_is_told_to_stop_answers_what_is_under_way() {
     for signal in ["-TERM", "-INT"] {
         let home = Home::new();
-        let mut service = home.serve(&["--workers", "2"]);
+        let mut service = home.serve(&["--workers", "2", "--drain-ms", "60000"]);
         let mut idle = service.connect().unwrap();
         // An answer that is longer than all buffers, of which only the beginning is read.
         let mut stream = service.connect().unwrap();
@@ -724,7 +724,6 @@ fn tokens_say_who_may_do_what() {
     for (method, target) in [
         ("POST", "/v1/ids"),
         ("GET", "/v1/ids/1"),
-        ("GET", "/v1/layout"),
         ("POST", "/v1/leases"),
         ("PUT", "/v1/leases/1"),
         ("DELETE", "/v1/leases/1"),
@@ -750,6 +749,16 @@ fn tokens_say_who_may_do_what() {
     }
     for target in ["/livez", "/readyz", "/metrics", "/openapi.json"] {
         assert_eq!(service.get(target).status, 200, "{target}");
+    }
+    // Whoever mints or leases wants to know the layout.
+    for (headers, status) in [
+        (vec![], 401),
+        (vec![bearer("wrong")], 401),
+        (vec![bearer("mint-secret")], 200),
+        (vec![bearer("lease-secret")], 200),
+    ] {
+        let headers: Vec<_> = headers.iter().map(String::as_str).collect();
+        assert_eq!(service.ask("GET", "/v1/layout", &headers).status, status, "{headers:?}");
     }
     let small = bearer("small-secret");
     assert_eq!(service.ask("POST", "/v1/ids?count=101", &[&small]).status, 422);
@@ -882,9 +891,9 @@ fn metrics_count_what_was_done() {
     assert!(value("snowmint_ids_per_worker_tick_bucket{le=\"+Inf\"}") >= 10.0);
     assert!(value("snowmint_lease_renew_failures_total") >= 0.0);
     let codes: Vec<_> = ["now", "later", "held", "never"]
-        .map(|state| value(&format!("snowmint_worker_codes{{state=\"{state}\"}}")) as u32)
+        .map(|state| value(&format!("snowmint_worker_codes{{state=\"{state}\"}}")))
         .to_vec();
-    assert_eq!((codes.iter().sum::<u32>(), codes[2]), (256, 2), "{codes:?}");
+    assert!((codes.iter().sum::<f64>() - 256.0).abs() < 0.5 && (codes[2] - 2.0).abs() < 0.5, "{codes:?}");
     let headroom = value("snowmint_lease_ceiling_headroom_seconds");
     assert!(headroom > 0.0 && headroom <= 1.0, "{headroom}");
     assert!(text.contains("snowmint_clock_error_bound_seconds"));
@@ -1027,12 +1036,12 @@ fn a_remote_runtime_leases_and_mints() {
     let mut generator = Generator::new(Layout::SNOWMINT, grant, Policy::CLASSIC).unwrap();
     let started = Instant::now();
     // Longer than a window: what is minted at the end was allowed by renewals.
-    while started.elapsed() < Duration::from_millis(4_000) {
+    while started.elapsed() < Duration::from_secs(4) {
         advance(&mut keeper, RemoteEvent::Time);
         let ceiling_ms = keeper.ceiling_ms(ticket, now().boot_ms);
         let bounds = Bounds { ceiling_ms, mark_ms: ceiling_ms, clock_error_ms: 1 };
         let run = generator.mint(now().wall_ms, &bounds, NonZeroU32::new(100).unwrap());
-        all.extend(run.unwrap().into_iter().map(|id| id.get()));
+        all.extend(run.unwrap().into_iter().map(Id::get));
         all.extend(service.ask("POST", "/v1/ids?count=100", &["authorization: Bearer mint-secret"]).ids());
         thread::sleep(Duration::from_millis(50));
     }
@@ -1047,6 +1056,65 @@ fn a_remote_runtime_leases_and_mints() {
         notices.extend(advance(&mut keeper, RemoteEvent::Time));
         notices.iter().any(|notice| matches!(notice, Notice::Released { .. })).then_some(())
     });
+}
+
+/// `mint` by a service that leases, where no store can be reached: by the component under a code of its own, which is given
+/// back; and every slip is told.
+#[test]
+fn mint_leases_from_a_service() {
+    let home = Home::new();
+    let file = token_file(
+        &home,
+        &[("edge", "lease-secret", "may = [\"lease\"]"), ("app", "mint-secret", "may = [\"mint\"]")],
+    );
+    let service = home.serve(&["--token-file", &file, "--clock", "assume:1", "--region", "2"]);
+    let base = format!("http://{}", service.address);
+    let held = || {
+        let metrics = service.get("/metrics");
+        let held = metrics
+            .text()
+            .lines()
+            .find_map(|line| line.strip_prefix("snowmint_worker_codes{state=\"held\"} "));
+        held.unwrap().parse::<u32>().unwrap()
+    };
+    let elsewhere = Home::new();
+    let token = elsewhere.write("token", "lease-secret\n");
+    let other = elsewhere.write("other", "mint-secret\n");
+    let mint = |more: &[&str]| {
+        elsewhere.run(&[&["mint", "-n", "100000", "--store", &base, "--clock", "assume:1"], more].concat())
+    };
+    assert_eq!(held(), 1);
+    let mut all = Vec::new();
+    for _ in 0..2 {
+        let output = mint(&["--lease-token-file", &token]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        all.extend(
+            String::from_utf8(output.stdout).unwrap().lines().map(|line| line.parse::<u64>().unwrap()),
+        );
+        assert_eq!(held(), 1, "the code is given back");
+    }
+    all.extend(service.ask("POST", "/v1/ids?count=100000", &["authorization: Bearer mint-secret"]).ids());
+    assert_all_different(&all, 300_000);
+    assert!(all.iter().all(|id| (id >> 20) & 3 == 2), "of the service's region");
+    for (more, code, part) in [
+        (&[][..], 1, "401"),
+        (&["--lease-token-file", &other], 1, "403"),
+        (&["--lease-token-file", &token, "--region", "1"], 1, "region"),
+        (&["--lease-token-file", &token, "--layout", "hybrid"], 1, "layout"),
+        (&["--lease-token-file", &token, "--init"], 2, "snowmint init"),
+        (&["--lease-token-file", "/no/such/file"], 2, "cannot be read"),
+    ] {
+        let output = mint(more);
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{more:?}: {told}");
+        assert!(told.contains(part) && !told.contains("secret"), "{more:?}: {told}");
+    }
+    for command in [&["init"][..], &["lease", "list"], &["serve", "--listen", "127.0.0.1:0"]] {
+        let output = elsewhere.run(&[command, &["--store", &base, "--region", "2"]].concat());
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{command:?}: {told}");
+        assert!(told.contains("shows it to nobody"), "{command:?}: {told}");
+    }
 }
 
 /// A store that is away is waited for, and said to be; one that can never be opened ends the service.
@@ -1172,7 +1240,7 @@ fn schemathesis_finds_nothing() {
              [[operations]]\ninclude-path = \"/v1/ids\"\n[operations.checks.positive_data_acceptance]\n\
              expected-statuses = [\"2xx\", 401, 403, 409, 422, 503]\n",
         );
-        let seed = (snowmint::fresh_nonce() as u32).to_string();
+        let seed = (snowmint::fresh_nonce() & 0xffff_ffff).to_string();
         eprintln!("schemathesis --seed {seed}");
         let mut command = Command::new(&checker);
         command.args(["--config-file", &config, "run", &format!("http://{}/openapi.json", service.address)]);

@@ -1,4 +1,4 @@
-//! Schemathesis, which asks a service everything that its contract allows and much that it does not. From PyPI.
+//! Schemathesis, which asks a service everything that its contract allows and much that it does not. From `PyPI`.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -127,14 +127,7 @@ impl Mint {
         }
         Keeper::new(self.worker.config(layout, 0, is_fleet, &clock)?.lease).map_err(CliError::usage)?;
         clock::check(&clock)?;
-        let opened = self.store.open(self.init, &*clock)?;
-        let config = self.worker.config(opened.cluster.layout, opened.cluster.region, is_fleet, &clock)?;
-        let window_ms = config.lease.window_ms;
-        let identity = Identity::of(&opened.cluster);
-        let store =
-            opened.store.for_worker(&now(&*clock), config.lease.quarantine_ms).map_err(CliError::failed)?;
-        let engine = Engine::new(cache_directory()).map_err(CliError::failed)?;
-        let worker = Worker::start(&engine, store, clock.clone(), config, observer()).map_err(not_started)?;
+        let (worker, identity, window_ms) = self.start(&clock)?;
         let worker = Arc::new(worker);
         let clashing = Arc::clone(&worker);
         let _peers =
@@ -146,6 +139,29 @@ impl Mint {
         // Whatever came of it, the code is given back.
         worker.stop().map_err(CliError::failed)?;
         result
+    }
+
+    /// A worker that has its code, what tells the store apart that it is from, and the lease's window.
+    fn start(&self, clock: &Arc<WatchedClock>) -> Result<(Worker, Identity, u32), CliError> {
+        let is_fleet = self.store.is_fleet();
+        let engine = Engine::new(cache_directory()).map_err(CliError::failed)?;
+        let by_default = self.worker.config(Layout::SNOWMINT, 0, is_fleet, clock)?.lease.window_ms;
+        if let Some(service) = self.store.service(by_default)? {
+            let identity = service.identity().map_err(CliError::failed)?;
+            self.store.check_identity(&identity)?;
+            let config = self.worker.config(identity.layout, identity.region, is_fleet, clock)?;
+            let worker = Worker::start_remote(&engine, Box::new(service), clock.clone(), config, observer())
+                .map_err(not_started)?;
+            return Ok((worker, identity, by_default));
+        }
+        let opened = self.store.open(self.init, &**clock)?;
+        let config = self.worker.config(opened.cluster.layout, opened.cluster.region, is_fleet, clock)?;
+        let window_ms = config.lease.window_ms;
+        let identity = Identity::of(&opened.cluster);
+        let store =
+            opened.store.for_worker(&now(&**clock), config.lease.quarantine_ms).map_err(CliError::failed)?;
+        let worker = Worker::start(&engine, store, clock.clone(), config, observer()).map_err(not_started)?;
+        Ok((worker, identity, window_ms))
     }
 
     /// Mints on this thread, so that no tick is missed, and writes on another.

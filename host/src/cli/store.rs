@@ -9,9 +9,11 @@ use etcetera::BaseStrategy;
 use snowmint::{Clock, fresh_nonce};
 use snowmint_core::Layout;
 use snowmint_lease::protocol::{self, LeaseRefusal};
+use snowmint_lease::regions::Identity;
 use snowmint_lease::{ClusterRecord, EMBEDDED_WINDOW_MS_DEFAULT, Now, Store, StoreError, Subject};
 #[cfg(feature = "etcd")]
 use snowmint_lease_etcd as etcd;
+use snowmint_lease_http::{HttpConfig, HttpLeases, HttpTls};
 use snowmint_lease_redb::{Recovery, RedbStore};
 
 use etcd::{EtcdConfig, EtcdIdentity, EtcdStore, EtcdTls, EtcdUser, Secret};
@@ -23,8 +25,9 @@ use super::{CliError, layout_file};
 /// Which store, which layout, which region.
 #[derive(Args, Debug)]
 pub(super) struct StoreArgs {
-    /// The lease store: `redb:DIR`, a directory of its own for one process, or `etcd:URL,URL` and so on, the members of a
-    /// region's etcd cluster [default: redb in the user's data directory].
+    /// The lease store: `redb:DIR`, a directory of its own for one process; `etcd:URL,URL` and so on, the members of a
+    /// region's etcd cluster; or, to mint where neither can be reached, `http://HOST:PORT`, one or more addresses of a
+    /// service that leases [default: redb in the user's data directory].
     #[arg(long, value_name = "STORE", env = "SNOWMINT_STORE")]
     store: Option<Place>,
 
@@ -35,6 +38,14 @@ pub(super) struct StoreArgs {
     /// The region that the store's codes belong to; etcd is always told [default: the store's; for a new one, 0].
     #[arg(long, value_name = "R", env = "SNOWMINT_REGION")]
     region: Option<u32>,
+
+    /// A file with the token that a service asks of those who lease, in its first line.
+    #[arg(long, value_name = "FILE", env = "SNOWMINT_LEASE_TOKEN_FILE")]
+    lease_token_file: Option<PathBuf>,
+
+    /// The certificate authorities to trust, for an `https` service that leases: a PEM file. No others are trusted.
+    #[arg(long, value_name = "FILE", env = "SNOWMINT_LEASE_CA")]
+    lease_ca: Option<PathBuf>,
 
     #[command(flatten)]
     etcd: EtcdArgs,
@@ -79,6 +90,8 @@ enum Place {
     Redb(PathBuf),
     /// A region's etcd cluster, by its members.
     Etcd(Vec<String>),
+    /// A service that leases from its own, by its addresses.
+    Service(Vec<String>),
 }
 
 impl FromStr for Place {
@@ -94,8 +107,9 @@ impl FromStr for Place {
                 Err("`etcd:` names no member; give one or more, as in `etcd:http://127.0.0.1:2379`".into())
             }
             Some(("etcd", members)) => Ok(Self::Etcd(members.split(',').map(str::to_owned).collect())),
-            _ => Err("give `redb:DIR`, as in `redb:/var/lib/snowmint`, or `etcd:URL,URL`, as in \
-                      `etcd:http://127.0.0.1:2379`"
+            Some(("http" | "https", _)) => Ok(Self::Service(text.split(',').map(str::to_owned).collect())),
+            _ => Err("give `redb:DIR`, as in `redb:/var/lib/snowmint`, `etcd:URL,URL`, as in \
+                      `etcd:http://127.0.0.1:2379`, or `http://HOST:PORT` of a service that leases"
                 .into()),
         }
     }
@@ -161,7 +175,7 @@ impl OpenedStore {
 impl StoreArgs {
     /// Whether other processes use the store at the same time.
     pub(super) const fn is_fleet(&self) -> bool {
-        matches!(self.store, Some(Place::Etcd(_)))
+        matches!(self.store, Some(Place::Etcd(_) | Place::Service(_)))
     }
 
     fn place(&self) -> Result<Place, CliError> {
@@ -175,6 +189,24 @@ impl StoreArgs {
                 )),
             },
         }
+    }
+
+    /// The service that leases, if the flags name one, for a lease with this window.
+    pub(super) fn service(&self, window_ms: u32) -> Result<Option<HttpLeases>, CliError> {
+        let Some(Place::Service(bases)) = &self.store else { return Ok(None) };
+        let text = self.lease_token_file.as_deref().map(read_text).transpose()?;
+        let token =
+            text.map(|text| snowmint_lease_http::Secret::new(text.lines().next().unwrap_or_default()));
+        let ca_pem = self.lease_ca.as_deref().map(read_text).transpose()?;
+        let tls = ca_pem.map(|ca_pem| HttpTls { ca_pem, identity: None });
+        let config = HttpConfig { token, tls, ..HttpConfig::new(bases.clone()) }.for_window(window_ms);
+        HttpLeases::new(config).map(Some).map_err(failed)
+    }
+
+    /// What a service that leases says of its store, if that is what the flags say, too.
+    pub(super) fn check_identity(&self, identity: &Identity) -> Result<(), CliError> {
+        let cluster = ClusterRecord::new(identity.uuid, identity.layout, identity.region);
+        self.check(&cluster.map_err(CliError::failed)?)
     }
 
     /// The layout that the flags name, if they do.
@@ -237,6 +269,7 @@ impl StoreArgs {
                 snowmint_lease::init(&store, &cluster).map_err(CliError::failed)?;
                 Ok(Opened { store: OpenedStore::Etcd(store), cluster })
             }
+            Place::Service(_) => Err(no_store()),
         }
     }
 
@@ -263,6 +296,7 @@ impl StoreArgs {
                 };
                 OpenedStore::Etcd(EtcdStore::recover(config, &recovery, &now(clock)).map_err(failed)?)
             }
+            Place::Service(_) => return Err(no_store()),
         };
         let cluster = store.as_store().cluster().map_err(CliError::failed)?.record;
         Ok(Opened { store, cluster })
@@ -337,6 +371,7 @@ impl StoreArgs {
                 let cluster = store.cluster()?.record;
                 Ok(Opened { store: OpenedStore::Etcd(store), cluster })
             }),
+            Place::Service(_) => return Err(no_store()),
         })
     }
 
@@ -384,6 +419,7 @@ impl StoreArgs {
         let mut flags = match &self.store {
             Some(Place::Redb(directory)) => format!(" --store redb:{}", directory.display()),
             Some(Place::Etcd(members)) => format!(" --store etcd:{}", members.join(",")),
+            Some(Place::Service(bases)) => format!(" --store {}", bases.join(",")),
             None => String::new(),
         };
         if let Some(region) = self.region {
@@ -415,6 +451,14 @@ impl StoreArgs {
         }
         Ok(())
     }
+}
+
+/// What is said to whoever wants to look at a store by a service that leases from it.
+fn no_store() -> CliError {
+    CliError::Usage(
+        "a service leases from its store, and shows it to nobody: run this where the store can be reached"
+            .into(),
+    )
 }
 
 /// A slip in the flags is bad usage; whatever else a store says is a failure.

@@ -33,6 +33,7 @@ pub(super) async fn livez() -> Json<Alive> {
 
 /// That IDs can be had.
 #[derive(Debug, Serialize, ToSchema)]
+#[allow(clippy::struct_field_names)] // The names are the contract's.
 pub(super) struct Ready {
     /// Always `ready`.
     status: &'static str,

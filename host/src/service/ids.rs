@@ -226,7 +226,7 @@ pub(super) async fn mint(
         Problem::new(StatusCode::NOT_ACCEPTABLE, "accept", detail)
     })?;
     let order = query.order(form)?;
-    app.allow(&caller, Right::Mint, order.count)?;
+    app.allow(&caller, &[Right::Mint], order.count)?;
     let result = take(&app.region()?.pool, &order).await;
     app.metrics.minted(started.elapsed());
     let runs = result.map_err(|error| Problem::of_worker(&error))?;
@@ -404,7 +404,7 @@ pub(super) async fn decode(
     caller: Caller,
     id: Result<Path<String>, axum::extract::rejection::PathRejection>,
 ) -> Result<Response, Problem> {
-    app.allow(&caller, Right::Mint, 0)?;
+    app.allow(&caller, &[Right::Mint], 0)?;
     let Path(text) = id?;
     let region = app.region()?;
     let cluster = region.cluster();

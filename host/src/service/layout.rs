@@ -70,7 +70,7 @@ struct FieldJson {
     ),
 )]
 pub(super) async fn layout(State(app): State<Arc<App>>, caller: Caller) -> Result<Json<LayoutJson>, Problem> {
-    app.allow(&caller, Right::Mint, 0)?;
+    app.allow(&caller, &[Right::Mint, Right::Lease], 0)?;
     let cluster = &app.region()?.cluster().record;
     let layout = &cluster.layout;
     let fields = layout.fields().iter().map(|field| FieldJson {

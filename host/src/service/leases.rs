@@ -14,6 +14,7 @@ use snowmint_lease_http::{Fault, REQUEST_BYTES_MAX};
 use utoipa::{IntoParams, ToSchema};
 
 use super::App;
+use super::problem::Problem;
 use super::tokens::{Caller, Right};
 
 /// Asks for a code.
@@ -220,7 +221,7 @@ pub(super) async fn release(State(app): State<Arc<App>>, caller: Caller, request
 }
 
 async fn serve(app: Arc<App>, caller: &Caller, request: Request) -> Response {
-    if let Err(problem) = app.allow(caller, Right::Lease, 0).and(app.region().map(drop)) {
+    if let Err(problem) = app.allow(caller, &[Right::Lease], 0).and(app.region().map(drop)) {
         return problem.into_response();
     }
     let (parts, body) = request.into_parts();
@@ -232,7 +233,7 @@ async fn serve(app: Arc<App>, caller: &Caller, request: Request) -> Response {
     let content_type = content_type.map(str::to_owned);
     // The store blocks.
     let served = tokio::task::spawn_blocking(move || {
-        let region = app.region().map_err(IntoResponse::into_response)?;
+        let region = app.region()?;
         let request = snowmint_lease_http::Request {
             method: parts.method.as_str(),
             path: parts.uri.path(),
@@ -241,11 +242,17 @@ async fn serve(app: Arc<App>, caller: &Caller, request: Request) -> Response {
             body: &body,
         };
         let mut clock = || app.now();
-        Ok(snowmint_lease_http::serve(&region.desk, &*region.store, &request, &mut clock, &mut fresh_nonce))
+        Ok::<_, Problem>(snowmint_lease_http::serve(
+            &region.desk,
+            &*region.store,
+            &request,
+            &mut clock,
+            &mut fresh_nonce,
+        ))
     });
     match served.await {
         Ok(Ok(response)) => answer(response),
-        Ok(Err(response)) => response,
+        Ok(Err(problem)) => problem.into_response(),
         Err(error) => answer(fault(Fault::Io { what: error.to_string() })),
     }
 }

@@ -81,11 +81,9 @@ pub(super) fn router(app: &Arc<App>) -> Router {
     responses((status = 200, description = "OpenAPI 3.1", body = Object, content_type = "application/json")),
 )]
 async fn openapi(State(app): State<Arc<App>>) -> Response {
-    match app.openapi.get() {
-        Some(text) => ([(header::CONTENT_TYPE, "application/json")], text.clone()).into_response(),
-        None => {
-            let status = StatusCode::INTERNAL_SERVER_ERROR;
-            Problem::new(status, "openapi", "the contract could not be written").into_response()
-        }
+    if let Some(text) = app.openapi.get() {
+        return ([(header::CONTENT_TYPE, "application/json")], text.clone()).into_response();
     }
+    let status = StatusCode::INTERNAL_SERVER_ERROR;
+    Problem::new(status, "openapi", "the contract could not be written").into_response()
 }

@@ -45,7 +45,7 @@ use super::router::router;
 use super::{App, Tls};
 
 const FIRST_REQUEST_WAIT_MAX: Duration = Duration::from_secs(10);
-const IDLE_MAX: Duration = Duration::from_secs(60);
+const IDLE_MAX: Duration = Duration::from_mins(1);
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(10);
 const STALL_MAX: Duration = Duration::from_secs(30);
 const HEADERS_MAX: usize = 100;
@@ -88,8 +88,8 @@ pub(crate) struct Served<E> {
 }
 
 /// Serves until SIGTERM or SIGINT, drains, and gives the codes back. A second signal ends the process at once.
-pub(crate) async fn run<E: From<io::Error>>(served: Served<E>) -> Result<(), E> {
-    let Served { app, listener, tls, limits, mut failed } = served;
+pub(crate) async fn run<E: From<io::Error>>(what: Served<E>) -> Result<(), E> {
+    let Served { app, listener, tls, limits, mut failed } = what;
     let listener = TcpListener::from_std(listener)?;
     let mut stop = Stop::new()?;
     let mut tasks = JoinSet::new();
@@ -99,20 +99,20 @@ pub(crate) async fn run<E: From<io::Error>>(served: Served<E>) -> Result<(), E> 
     tasks.spawn(watchdog());
     notify(&[NotifyState::Ready]);
 
-    let server = Server { router: router(&app), app: Arc::clone(&app), tls, connections: Arc::default() };
+    let here = Server { router: router(&app), app: Arc::clone(&app), tls, connections: Arc::default() };
     let graceful = GracefulShutdown::new();
     let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
     let mut can_fail = true;
     let why = loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((stream, peer)) => server.accept(stream, peer, &limits, graceful.watcher()),
+                Ok((stream, peer)) => here.accept(stream, peer, &limits, graceful.watcher()),
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
                     sleep(ACCEPT_PAUSE).await;
                 }
             },
-            _ = sweep.tick() => server.connections.sweep(),
+            _ = sweep.tick() => here.connections.sweep(),
             error = &mut failed, if can_fail => match error {
                 Ok(error) => return Err(error),
                 // There is a region now, and nobody is left who could say otherwise.
@@ -127,21 +127,21 @@ pub(crate) async fn run<E: From<io::Error>>(served: Served<E>) -> Result<(), E> 
     tracing::info!(
         signal = why,
         drain_ms = u64::try_from(limits.drain.as_millis()).unwrap_or(u64::MAX),
-        connections = server.connections.count(),
+        connections = here.connections.count(),
         "draining: no more connections are accepted"
     );
     drop(listener);
-    server.connections.cut(|entry| entry.is_agreeing.load(Ordering::Relaxed));
+    here.connections.cut(|entry| entry.is_agreeing.load(Ordering::Relaxed));
     tokio::select! {
         () = graceful.shutdown() => tracing::info!("drained: every request was answered"),
         () = sleep(limits.drain) => {
-            tracing::warn!(connections = server.connections.count(), "the time to drain is over; what is left is cut");
+            tracing::warn!(connections = here.connections.count(), "the time to drain is over; what is left is cut");
         }
         name = stop.signal() => {
             tracing::warn!(signal = name, "told to stop again; what is left is cut");
         }
     }
-    server.connections.cut(|_| true);
+    here.connections.cut(|_| true);
     tasks.abort_all();
     release(&app).await;
     Ok(())
@@ -185,7 +185,7 @@ async fn release(app: &Arc<App>) {
             );
         }
         Ok(Err(error)) => {
-            tracing::error!(%error, "stopping the workers failed; their codes expire by themselves")
+            tracing::error!(%error, "stopping the workers failed; their codes expire by themselves");
         }
         Err(_) => tracing::warn!(workers, "the store does not answer; the codes expire by themselves"),
     }
@@ -304,13 +304,14 @@ impl Requests {
     async fn serve(self, request: Request<Incoming>) -> Result<Response<Counted>, Infallible> {
         let under_way = UnderWay::new(Arc::clone(&self.entry));
         let response = match self.app.requests.try_acquire() {
-            Ok(_permit) => match timeout(REQUEST_TIME_MAX, self.router.call(request)).await {
-                Ok(answered) => answered?,
-                Err(_) => {
+            Ok(_permit) => {
+                if let Ok(answered) = timeout(REQUEST_TIME_MAX, self.router.call(request)).await {
+                    answered?
+                } else {
                     let detail = "the request, or the lease store, took too long; ask again";
                     Problem::new(StatusCode::GATEWAY_TIMEOUT, "timeout", detail).into_response()
                 }
-            },
+            }
             Err(_) => Problem::unavailable(
                 "busy",
                 "too many requests are being served; ask another service, or again",

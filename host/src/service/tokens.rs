@@ -78,8 +78,9 @@ impl Tokens {
     fn parse(text: &str) -> Result<Self, String> {
         // The reader's own message would quote the line, and a hash with it.
         let file: TokenFile = toml::from_str(text).map_err(|error| {
-            let line =
-                error.span().map_or(0, |span| text.get(..span.start).unwrap_or(text).lines().count().max(1));
+            let line = error
+                .span()
+                .map_or(0, |span| text.get(..span.start).unwrap_or(text).matches('\n').count() + 1);
             format!("line {line}: {}", error.message())
         })?;
         let mut tokens: Vec<Arc<Token>> = Vec::new();
@@ -118,17 +119,18 @@ impl Tokens {
         found
     }
 
-    /// Whether `caller` may do this now, for so many IDs.
-    pub(super) fn allow(&self, caller: &Caller, right: Right, ids: u32) -> Result<(), Problem> {
+    /// Whether `caller` has any of these rights, and a share of so many IDs left.
+    pub(super) fn allow(&self, caller: &Caller, any: &[Right], ids: u32) -> Result<(), Problem> {
         let token = caller.0.as_deref().and_then(|text| self.find(text)).ok_or_else(|| {
             let detail = "give a token that this service knows, as `Authorization: Bearer TOKEN`";
             Problem::new(StatusCode::UNAUTHORIZED, "token", detail)
         })?;
-        if !token.may.contains(&right) {
+        if !any.iter().any(|right| token.may.contains(right)) {
+            let rights: Vec<_> = any.iter().map(|right| format!("`{}`", right.name())).collect();
             let detail = format!(
-                "the token `{}` is not for `{}`; its entry in the token file says what it may",
+                "the token `{}` is not for {}; its entry in the token file says what it may",
                 token.name,
-                right.name()
+                rights.join(" or ")
             );
             return Err(Problem::new(StatusCode::FORBIDDEN, "token-right", detail));
         }
@@ -211,11 +213,11 @@ mod tests {
         // Shows the answers to a known token, an unknown one and none, and to a right that it lacks.
         let tokens = Tokens::parse(&file("")).unwrap();
         let caller = |text: &str| Caller(Some(text.as_bytes().to_vec()));
-        assert_eq!(status(tokens.allow(&caller("secret"), Right::Mint, 1_000_000)), None);
-        assert_eq!(status(tokens.allow(&caller("secret"), Right::Lease, 0)), Some(403));
-        assert_eq!(status(tokens.allow(&caller("Secret"), Right::Mint, 1)), Some(401));
-        assert_eq!(status(tokens.allow(&caller(SECRET), Right::Mint, 1)), Some(401));
-        assert_eq!(status(tokens.allow(&Caller(None), Right::Mint, 1)), Some(401));
+        assert_eq!(status(tokens.allow(&caller("secret"), &[Right::Mint], 1_000_000)), None);
+        assert_eq!(status(tokens.allow(&caller("secret"), &[Right::Lease], 0)), Some(403));
+        assert_eq!(status(tokens.allow(&caller("Secret"), &[Right::Mint], 1)), Some(401));
+        assert_eq!(status(tokens.allow(&caller(SECRET), &[Right::Mint], 1)), Some(401));
+        assert_eq!(status(tokens.allow(&Caller(None), &[Right::Mint], 1)), Some(401));
     }
 
     #[test]
@@ -223,13 +225,13 @@ mod tests {
         // Shows that what is over a share is refused for a second, and what never fits it for good.
         let tokens = Tokens::parse(&file("ids_per_second = 100\n")).unwrap();
         let caller = Caller(Some(b"secret".to_vec()));
-        assert_eq!(status(tokens.allow(&caller, Right::Mint, 101)), Some(422));
-        assert_eq!(status(tokens.allow(&caller, Right::Mint, 100)), None);
-        assert_eq!(status(tokens.allow(&caller, Right::Mint, 100)), Some(429));
-        assert_eq!(status(tokens.allow(&caller, Right::Mint, 0)), None);
+        assert_eq!(status(tokens.allow(&caller, &[Right::Mint], 101)), Some(422));
+        assert_eq!(status(tokens.allow(&caller, &[Right::Mint], 100)), None);
+        assert_eq!(status(tokens.allow(&caller, &[Right::Mint], 100)), Some(429));
+        assert_eq!(status(tokens.allow(&caller, &[Right::Mint], 0)), None);
         let tokens = Tokens::parse(&file("requests_per_second = 1\n")).unwrap();
-        assert_eq!(status(tokens.allow(&caller, Right::Mint, 1)), None);
-        assert_eq!(status(tokens.allow(&caller, Right::Mint, 1)), Some(429));
+        assert_eq!(status(tokens.allow(&caller, &[Right::Mint], 1)), None);
+        assert_eq!(status(tokens.allow(&caller, &[Right::Mint], 1)), Some(429));
     }
 
     #[test]
