@@ -1129,6 +1129,8 @@ fn told(notice: &Notice) -> Option<String> {
         Notice::Unreleased { .. } => String::from("cannot give its code back: it will expire"),
         Notice::Hindered(Hindrance::NoneLeft(_)) => String::from("waits for a code: all are held"),
         Notice::Hindered(hindrance) => format!("has no code: {hindrance}"),
+        Notice::OddPeers { codes, .. } => format!("sees another time at the holders of {codes:?}"),
+        Notice::Uncompared { error } => format!("cannot compare its clock: {error}"),
     })
 }
 
