@@ -16,6 +16,7 @@ mod mint;
 mod peers;
 mod picture;
 mod report;
+mod serve;
 mod store;
 #[cfg(not(feature = "etcd"))]
 mod without_etcd;
@@ -25,6 +26,10 @@ use std::fmt;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+
+pub(crate) use self::decode::read;
+pub(crate) use self::layout_file::Reader;
+pub(crate) use self::report::Json;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
@@ -46,6 +51,8 @@ struct Cli {
 enum Command {
     /// Mint IDs, one a line.
     Mint(mint::Mint),
+    /// Serve IDs and leases over HTTP.
+    Serve(Box<serve::Serve>),
     /// Say what an ID holds and when it was made; or which IDs a time has.
     Decode(decode::Decode),
     /// Look at layouts, derive one, plan to change one.
@@ -70,6 +77,7 @@ pub(crate) fn run() -> ExitCode {
     };
     let result = match cli.command {
         Command::Mint(mint) => mint.run(),
+        Command::Serve(serve) => serve.run(),
         Command::Decode(decode) => decode.run(),
         Command::Layout(layout) => layout.run(),
         Command::Init(init) => init.run(),

@@ -1,7 +1,7 @@
 //! IDs one at a time, out of runs.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use snowmint_core::{Id, Run, RunIds};
 
@@ -23,8 +23,9 @@ pub trait RunSource: Send + Sync {
     /// The greatest ID that was observed: what is left of runs that were taken before is dropped. 0: none.
     fn observed(&self) -> Id;
 
-    /// The wall clock in Unix milliseconds: a run is dropped when the millisecond in which it was taken is over.
-    fn now_ms(&self) -> u64;
+    /// Counts the periods for which IDs are fresh: what is left of a run is dropped when the one is over in which it was
+    /// taken. For a worker a period is a millisecond of the wall clock.
+    fn period(&self) -> u64;
 }
 
 impl RunSource for Worker {
@@ -38,7 +39,7 @@ impl RunSource for Worker {
         self.observed()
     }
 
-    fn now_ms(&self) -> u64 {
+    fn period(&self) -> u64 {
         self.clock().now_ms()
     }
 }
@@ -55,7 +56,7 @@ impl RunSource for Pool {
         self.observed()
     }
 
-    fn now_ms(&self) -> u64 {
+    fn period(&self) -> u64 {
         self.now_ms()
     }
 }
@@ -67,42 +68,74 @@ impl RunSource for Pool {
 ///
 /// | call | gives | asks the source |
 /// |---|---|---|
-/// | [`Ids::next_id`] | one ID, stamped now | once for 256 of one millisecond |
+/// | [`Ids::next_id`] | one ID, stamped now | once for 256 of one period |
+/// | [`Ids::next_id_async`] | the same, in a task | the same |
 /// | [`Worker::mint`] | a run of up to `max` of one tick | once |
 #[derive(Debug)]
 pub struct Ids<S: RunSource = Worker> {
     source: Arc<S>,
     run: Option<RunIds>,
-    /// When the run was taken (Unix milliseconds).
-    taken_ms: u64,
+    /// The period in which the run was taken.
+    taken_in: u64,
     process: u32,
 }
 
 impl<S: RunSource> Ids<S> {
     /// A handle on what gives runs.
     pub fn new(source: Arc<S>) -> Self {
-        Self { source, run: None, taken_ms: 0, process: std::process::id() }
+        Self { source, run: None, taken_in: 0, process: std::process::id() }
     }
 
-    /// The next ID. What is left of a run is dropped when its millisecond is over, so that IDs are never stale, and when
-    /// an ID above it was observed.
+    /// The next ID. What is left of a run is dropped when its period is over, so that IDs are never stale, and when an ID
+    /// above it was observed.
     pub fn next_id(&mut self) -> Result<Id, S::Error> {
-        // A fork holds a copy of the run.
-        let is_fresh = self.taken_ms == self.source.now_ms() && self.process == std::process::id();
-        let observed = self.source.observed();
-        let run = self.run.as_mut().filter(|run| is_fresh && run.rest().first() > observed);
-        if let Some(id) = run.and_then(Iterator::next) {
-            return Ok(id);
+        loop {
+            if let Some(id) = self.held() {
+                return Ok(id);
+            }
+            let run = self.source.take(RUN_COUNT)?;
+            self.hold(run);
         }
-        let mut run = self.source.take(RUN_COUNT)?.into_iter();
-        // After the mint, which may have waited for the next millisecond.
-        self.taken_ms = self.source.now_ms();
-        let id = run.next();
-        self.run = Some(run);
-        match id {
-            Some(id) => Ok(id),
-            // A run is never empty; if it were, the next is asked for.
-            None => self.next_id(),
+    }
+
+    /// The next ID of the run that is held, if it is still fresh.
+    fn held(&mut self) -> Option<Id> {
+        // A fork holds a copy of the run.
+        let is_fresh = self.taken_in == self.source.period() && self.process == std::process::id();
+        let observed = self.source.observed();
+        self.run.as_mut().filter(|run| is_fresh && run.rest().first() > observed)?.next()
+    }
+
+    /// After the mint, which may have waited for the next period.
+    fn hold(&mut self, run: Run) {
+        self.taken_in = self.source.period();
+        self.process = std::process::id();
+        self.run = Some(run.into_iter());
+    }
+}
+
+impl Ids<Pool> {
+    /// As [`Ids::next_id`], for a task of an async runtime: waits without blocking its thread, by Tokio's timer.
+    pub async fn next_id_async(&mut self) -> Result<Id, WorkerError> {
+        let wait_ms_max = self.source.workers().first().map_or(0, |worker| worker.policy().wait_ms_max);
+        let mut give_up_at = None;
+        loop {
+            if let Some(id) = self.held() {
+                return Ok(id);
+            }
+            let error = match self.source.try_mint(RUN_COUNT, None) {
+                Ok(run) => {
+                    self.hold(run);
+                    continue;
+                }
+                Err(error) => error,
+            };
+            let now = Instant::now();
+            let give_up_at = *give_up_at.get_or_insert(now + Duration::from_millis(u64::from(wait_ms_max)));
+            match error.pause(give_up_at.saturating_duration_since(now)) {
+                Some(pause) => tokio::time::sleep(pause).await,
+                None => return Err(error),
+            }
         }
     }
 }

@@ -49,6 +49,7 @@
 //! |---|---|
 //! | engine | the component, compiled for this machine |
 //! | instance | one generator of the component in a memory of its own: one grant |
+//! | client | IDs from a service elsewhere, fetched ahead |
 //! | pool | several workers as one |
 //! | worker | a lease that is kept, and the instance that mints by it |
 //! | refusal | why nothing is minted; see [`snowmint_core::Refusal`] |
@@ -62,6 +63,7 @@
 #![forbid(unsafe_code)]
 
 mod bindings;
+mod client;
 mod clock;
 mod counters;
 mod engine;
@@ -71,6 +73,7 @@ mod pool;
 mod translate;
 mod worker;
 
+pub use client::{Client, ClientConfig, ClientError};
 pub use clock::{
     Assumed, ChosenSource, Chrony, Clock, ClockBound, ClockNotice, ClockObserver, ClockSource, DRIFT_PPM_MAX,
     Kernel, Sample, Source, SourceError, StepAwareness, SystemClock, WatchedClock,

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod service;
 
 fn main() -> std::process::ExitCode {
     cli::run()

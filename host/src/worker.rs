@@ -492,6 +492,13 @@ impl Worker {
         }
     }
 
+    /// The last Unix millisecond that its grant may stamp now; `None` where it has none, or cannot prove it.
+    pub fn ceiling_ms(&self) -> Option<u64> {
+        let view = self.shared.kept().view?;
+        let ceiling_ms = view.ceiling_ms(self.clock.boot_ms());
+        (ceiling_ms > 0).then_some(ceiling_ms)
+    }
+
     /// What it has done so far.
     pub fn counters(&self) -> Counters {
         self.minting().counters.clone()

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod common;
+
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
@@ -13,6 +15,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use clock_bound_shm::{ClockErrorBound, ClockStatus, ShmReader, ShmWrite, ShmWriter};
+use common::{FakeClock, Running, program};
 use snowmint::{
     Assumed, Chrony, Clock, ClockBound, ClockNotice, ClockSource, DRIFT_PPM_MAX, Kernel, Sample, Source,
     SourceError, StepAwareness, SystemClock, WatchedClock,
@@ -23,24 +26,6 @@ const UNKNOWN: u32 = u32::MAX;
 
 /// How long a daemon may take on a machine that is busy.
 const PATIENCE: Duration = Duration::from_mins(1);
-
-/// Where a program of Debian's is. `None`, and a word about it, where it is missing and may be; a failure where it may
-/// not. `cargo xtask test` names the programs that this machine has to do without.
-fn program(name: &str, package: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let directories = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
-    let found = directories.map(|directory| directory.join(name)).find(|program| program.is_file());
-    if found.is_some() {
-        return found;
-    }
-    let excused = std::env::var("SNOWMINT_TEST_WITHOUT").unwrap_or_default();
-    let is_excused = excused.split(',').any(|excused| excused == name);
-    let must = std::env::var_os("CI").is_some() || rustix::process::geteuid().is_root();
-    let advice = format!("{name} is not installed (on Debian: apt-get install {package})");
-    assert!(is_excused || !must, "{advice}");
-    eprintln!("SKIPPED: {advice}; what needs it is not tested");
-    None
-}
 
 /// Waits until something holds.
 #[track_caller]
@@ -54,16 +39,6 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
 
 /// The bound that chrony gets to over one machine's loopback, before a limit of some milliseconds is put to it.
 const CLOSE_NS: u64 = 1_000_000;
-
-/// A process that is ended with its test.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// A daemon of chrony on ports of its own. It never touches this machine's clock (`-x`).
 struct ChronyDaemon {
@@ -502,48 +477,6 @@ fn the_command_asks_a_real_chrony() {
     let last = rest.last().unwrap();
     assert!(last.contains("`chrony`") && last.contains("install and start chrony"), "{rest:?}");
     assert!(last.contains("IDs minted"), "{rest:?}");
-}
-
-/// A wall clock for one process, by a library of Debian's that answers it for the system; the boot-time clock stays
-/// the machine's.
-struct FakeClock {
-    library: PathBuf,
-    directory: TempDir,
-}
-
-impl FakeClock {
-    /// `None` where there is no such library.
-    fn new() -> Option<Self> {
-        program("faketime", "faketime")?;
-        let library = ["x86_64-linux-gnu", "aarch64-linux-gnu"]
-            .map(|triple| Path::new("/usr/lib").join(triple).join("faketime/libfaketime.so.1"))
-            .into_iter()
-            .find(|library| library.is_file())
-            .expect("Debian's faketime has its library in /usr/lib");
-        let clock = Self { library, directory: tempfile::tempdir().unwrap() };
-        clock.set("+0s");
-        Some(clock)
-    }
-
-    /// Sets it so much ahead of the machine's.
-    fn set(&self, offset: &str) {
-        // In one piece: the process may read it at any moment.
-        let next = self.directory.path().join("next");
-        fs::write(&next, offset).unwrap();
-        fs::rename(&next, self.file()).unwrap();
-    }
-
-    fn file(&self) -> PathBuf {
-        self.directory.path().join("offset")
-    }
-
-    fn give_to<'a>(&self, command: &'a mut Command) -> &'a mut Command {
-        command
-            .env("LD_PRELOAD", &self.library)
-            .env("FAKETIME_TIMESTAMP_FILE", self.file())
-            .env("FAKETIME_NO_CACHE", "1")
-            .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
-    }
 }
 
 /// A real daemon of chrony that knows nothing of a step goes on to vouch for some microseconds. The command does not take

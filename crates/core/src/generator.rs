@@ -255,6 +255,10 @@ impl Rules {
     /// the start of its next tick. [`ENDED`] if the layout ends before.
     fn cursor_above(&self, id: Id) -> u64 {
         let parts = self.layout.decode(id);
+        if parts.tick == 0 {
+            // Never minted: its cursors are no live ones, and 0 and 1 mean something else.
+            return self.first_cursor_of_tick(1);
+        }
         let cursor = (parts.tick << self.sequence_bits()) | parts.sequence;
         [Some(cursor), cursor.checked_add(1)]
             .into_iter()

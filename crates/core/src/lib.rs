@@ -30,6 +30,7 @@
 //! | what is this text? | [`TextForm`], [`ForeignForm`]; [`WideId`] for UUIDs and other wide kinds |
 //! | what does this ID hold? | [`Layout::values`], [`Layout::time_of`], [`Layout::warnings`] |
 //! | which scheme made it? | [`Ranking`], over every [`Scheme`] |
+//! | where in a line of a log is one? | [`words`], [`is_id_like`] |
 //! | which IDs have this time? | [`Layout::ids_at`] |
 //! | which layout holds what I need? | [`Requirements`] |
 //! | how do I change my layout? | [`CutoverPlan`], [`FormatHistory`] |
@@ -63,6 +64,7 @@
 extern crate std;
 
 mod catalogue;
+mod extract;
 mod fields;
 mod generator;
 mod history;
@@ -84,6 +86,7 @@ mod warning;
 mod wide;
 
 pub use catalogue::{Caution, Scheme, Status};
+pub use extract::{is_id_like, words};
 #[cfg(target_has_atomic = "64")]
 pub use generator::AtomicGenerator;
 pub use generator::{Bounds, CursorCell, Generator, Grant, ObserveError, SharedGenerator};

@@ -233,8 +233,8 @@ impl Ranking {
     /// Ranks a number at `now_ms` (Unix milliseconds).
     pub fn of(id: Id, now_ms: u64) -> Self {
         let mut ranking = Self { list: [None; CANDIDATES_MAX] };
-        for scheme in Scheme::all() {
-            ranking.consider(scheme, id, Form::Own(TextForm::Decimal), 0, now_ms);
+        for candidate in Scheme::all().iter().filter_map(|scheme| scheme.candidate(id, now_ms)) {
+            ranking.insert(candidate);
         }
         ranking
     }
@@ -292,12 +292,6 @@ impl Ranking {
         if leads && first.saved_bits() >= LIKELY_SAVED_BITS { Verdict::Likely } else { Verdict::Ambiguous }
     }
 
-    fn consider(&mut self, scheme: &'static Scheme, id: Id, form: Form, form_cost: u32, now_ms: u64) {
-        if let Some(cost) = cost(scheme, id, now_ms) {
-            self.insert(Candidate { scheme, id, form, cost: cost + form_cost, now_ms });
-        }
-    }
-
     /// Puts a candidate in its place; the worst falls out at the end. Equals keep the catalogue's order.
     fn insert(&mut self, candidate: Candidate) {
         let mut carried = candidate;
@@ -315,6 +309,22 @@ impl Ranking {
 }
 
 impl Scheme {
+    /// A number as this scheme would have made it, at `now_ms` (Unix milliseconds): what a [`Ranking`] compares. `None`
+    /// where the scheme cannot have made it.
+    ///
+    /// ```
+    /// use snowmint_core::{Id, Scheme};
+    ///
+    /// let (id, now_ms) = (Id::new(175_928_847_299_117_063), 1_796_083_200_000);
+    /// let by = |name, id| Scheme::named(name).unwrap().candidate(id, now_ms);
+    /// assert!(by("discord", id).unwrap().saved_bits() > by("twitter", id).unwrap().saved_bits());
+    /// assert!(by("twitter", Id::new(u64::MAX)).is_none());
+    /// ```
+    pub fn candidate(&'static self, id: Id, now_ms: u64) -> Option<Candidate> {
+        let form = Form::Own(TextForm::Decimal);
+        cost(self, id, now_ms).map(|cost| Candidate { scheme: self, id, form, cost, now_ms })
+    }
+
     /// Reads a text as an ID of this scheme, at `now_ms` (Unix milliseconds). Digits alone are a decimal number; anything
     /// else is read in the scheme's own form and in every form of ours, and the most plausible reading is given. The
     /// error is that of the form that went furthest.
@@ -477,6 +487,22 @@ mod tests {
             implausible += u32::from(ranking.verdict() == Verdict::Implausible);
         }
         assert!(implausible > 5_000, "{implausible} of 20,000");
+    }
+
+    /// A ranking is the best of the schemes' own candidates: whoever asks a scheme alone is told the same.
+    #[test]
+    fn rankings_are_of_candidates() {
+        let mut state = 3_u64;
+        for _ in 0..2_000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let id = Id::new(state >> (state % 24));
+            let mut costs: Vec<u32> =
+                Scheme::all().iter().filter_map(|scheme| Some(scheme.candidate(id, NOW_MS)?.cost)).collect();
+            costs.sort_unstable();
+            costs.truncate(CANDIDATES_MAX);
+            let ranked: Vec<u32> = Ranking::of(id, NOW_MS).candidates().map(|it| it.cost).collect();
+            assert_eq!(ranked, costs, "{id}");
+        }
     }
 
     /// What is no ID is not taken for one, although some scheme's form has digits for it.

@@ -3,10 +3,11 @@
 
 use std::collections::HashSet;
 use std::num::NonZeroU32;
+use std::sync::atomic::AtomicU64;
 
 use snowmint_core::{
     Bounds, Field, FieldError, Generator, Grant, Layout, LayoutError, NS_PER_MS, ObserveError, Policy,
-    Refusal, Role,
+    Refusal, Role, SharedGenerator,
 };
 
 const T: u64 = 1_750_000_000_000;
@@ -334,6 +335,36 @@ fn a_checked_tick_stays_within_every_bound() {
     let lost = Bounds { ceiling_ms: 0, ..Bounds::OPEN };
     assert_eq!(generator.mint(T, &lost, ONE), Err(Refusal::LeaseLost));
     assert_eq!(generator.mint_checked(T, ONE), None, "old bounds do not live on");
+}
+
+/// What a client sends never stops a generator: neither an ID of any tick that there is, nor of tick 0, in which
+/// nothing is ever minted and whose cursors mean something else.
+#[test]
+fn no_id_that_is_observed_stops_a_generator() {
+    for (layout, policy) in [(Layout::SNOWMINT, Policy::CLASSIC), (Layout::HYBRID, Policy::HYBRID)] {
+        let now_tick = T - layout.epoch_unix_ms();
+        for own in [layout.node(0, 0).unwrap(), layout.node(3, 255).unwrap()] {
+            for node in [layout.node(0, 0).unwrap(), layout.node(1, 2).unwrap(), layout.node(3, 255).unwrap()]
+            {
+                for tick in [0, 1, 2, now_tick - 1, now_tick, now_tick + 1, layout.last_tick()] {
+                    for sequence in [0, 1, 2, 4_095] {
+                        let id = layout.compose(tick, node, sequence).unwrap();
+                        let mut generator = Generator::new(layout, Grant::new(own, 1, 0), policy).unwrap();
+                        let shared =
+                            SharedGenerator::<AtomicU64>::new(layout, Grant::new(own, 1, 0), policy).unwrap();
+                        let context = format!("{layout} {own:?}: {tick} {node:?} {sequence}");
+                        let observed = generator.observe(id, T, u64::MAX);
+                        assert_eq!(shared.observe(id, T, u64::MAX), observed, "{context}");
+                        let minted = generator.mint(T + 2, &Bounds::OPEN, ONE).map(|run| run.first());
+                        let also = shared.mint(T + 2, &Bounds::OPEN, ONE).map(|run| run.first());
+                        assert_eq!(also, minted, "{context}");
+                        let minted = minted.unwrap_or_else(|refusal| panic!("{context}: {refusal}"));
+                        assert!(observed.is_err() || minted > id, "{context}: {minted}");
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// What may be observed, at the very edge: one's own last ID may, the next may not; a reserved bit never.

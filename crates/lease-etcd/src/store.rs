@@ -114,7 +114,7 @@ impl EtcdStore {
             None => (recovery.cluster.clone(), None),
         };
         let raised = protocol::recover(&known, recovery.not_before_ms, recovery.window_ms, now)
-            .map_err(|refusal| StoreError::Io { detail: refusal.to_string() })?;
+            .map_err(StoreError::Refused)?;
         match expected {
             Some(expected) => drop(store.swap_cluster(expected, &raised)?),
             None => store.create_cluster(&raised)?,

@@ -259,30 +259,74 @@ impl HttpLeases {
         standing.until = Some(Instant::now() + Duration::from_millis(u64::from(pause_ms)));
     }
 
-    /// What the service tells of its store, asked of each address once at most.
+    /// What the service tells of its store.
     pub fn identity(&self) -> Result<Identity, StoreError> {
-        let mut last = None;
-        for base in &self.config.bases {
-            match self.identity_of(base) {
-                Ok(identity) => return Ok(identity),
-                Err(detail) => last = Some(StoreError::Unreachable { detail: format!("{base}: {detail}") }),
-            }
+        let unreachable = |detail: String| StoreError::Unreachable { detail };
+        let (status, body) = self.fetch("GET", IDENTITY_PATH)?;
+        if status != 200 {
+            return Err(unreachable(format!("status {status} for {IDENTITY_PATH}")));
         }
-        Err(last.unwrap_or_else(|| StoreError::Misconfigured { detail: String::from("no address is given") }))
+        read_identity(&body).map_err(|error| unreachable(format!("its layout cannot be read ({error})")))
     }
 
-    fn identity_of(&self, base: &str) -> Result<Identity, String> {
-        let mut request = self.agent.get(format!("{}{IDENTITY_PATH}", base.trim_end_matches('/')));
+    /// Sends a request without a body, and returns status and body of the answer. What fails, or is answered with a status
+    /// of 500 or more, is sent again to the next address until one answers or the call's time is over: so only what may be
+    /// carried out twice.
+    pub fn fetch(&self, method: &str, target: &str) -> Result<(u16, Vec<u8>), StoreError> {
+        let millis = |ms: u32| Duration::from_millis(u64::from(ms));
+        let give_up_at = Instant::now() + millis(self.config.call_ms_max);
+        let mut last = None;
+        let mut asked = 0;
+        loop {
+            let left = give_up_at.saturating_duration_since(Instant::now());
+            match self.choose() {
+                Ok(index) if !left.is_zero() => {
+                    let Some(base) = self.config.bases.get(index) else { continue };
+                    let answer =
+                        self.fetch_from(base, method, target, left.min(millis(self.config.request_ms_max)));
+                    let has_answered = matches!(&answer, Ok((status, _)) if *status < 500);
+                    self.note(index, has_answered);
+                    if has_answered {
+                        return answer;
+                    }
+                    last = Some(answer);
+                    asked += 1;
+                    // Each has had its turn: a refusal of all is an answer, and who asked decides about another try.
+                    if asked >= self.config.bases.len() && matches!(last, Some(Ok(_))) {
+                        break;
+                    }
+                }
+                Err(wait) if wait < left => std::thread::sleep(wait),
+                _ => break,
+            }
+        }
+        last.unwrap_or_else(|| {
+            let detail = String::from("every address has failed, and is left alone for a moment");
+            Err(StoreError::Unreachable { detail })
+        })
+    }
+
+    fn fetch_from(
+        &self,
+        base: &str,
+        method: &str,
+        target: &str,
+        limit: Duration,
+    ) -> Result<(u16, Vec<u8>), StoreError> {
+        let unreachable =
+            |what: &dyn fmt::Display| StoreError::Unreachable { detail: format!("{base}: {what}") };
+        let uri = format!("{}{target}", base.trim_end_matches('/'));
+        let mut request = Request::builder().method(method).uri(uri);
         if let Some(token) = &self.config.token {
             request = request.header(AUTHORIZATION, format!("Bearer {}", token.0));
         }
-        let mut response = request.call().map_err(|error| error.to_string())?;
-        let status = response.status().as_u16();
-        if status != 200 {
-            return Err(format!("status {status}"));
-        }
-        let body = read(response.body_mut()).map_err(|error| error.to_string())?;
-        read_identity(&body).map_err(|error| format!("its answer cannot be read ({error})"))
+        let request = request
+            .body(())
+            .map_err(|error| StoreError::Misconfigured { detail: format!("{base}: {error}") })?;
+        let request = self.agent.configure_request(request).timeout_global(Some(limit)).build();
+        let mut response = self.agent.run(request).map_err(|error| unreachable(&error))?;
+        let body = read(response.body_mut()).map_err(|error| unreachable(&error))?;
+        Ok((response.status().as_u16(), body))
     }
 
     /// One request to one address.

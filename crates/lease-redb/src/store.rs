@@ -418,8 +418,7 @@ fn scan(db: &Database) -> Result<Vec<(u32, Stored<CodeRecord>)>, Fault> {
 
 /// The cluster after a recovery.
 fn raised(before: &ClusterRecord, recovery: &Recovery, now: &Now) -> Result<ClusterRecord, StoreError> {
-    protocol::recover(before, recovery.not_before_ms, recovery.window_ms, now)
-        .map_err(|refusal| StoreError::Io { detail: refusal.to_string() })
+    protocol::recover(before, recovery.not_before_ms, recovery.window_ms, now).map_err(StoreError::Refused)
 }
 
 impl Recovery {

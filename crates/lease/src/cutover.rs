@@ -16,7 +16,7 @@
 use std::fmt;
 
 use snowmint_core::mutation::{self, Mutation};
-use snowmint_core::{CutoverError, CutoverPlan, Layout};
+use snowmint_core::{CutoverError, CutoverPlan, FormatHistory, HistoryError, Layout};
 
 use crate::store::scan_complete;
 use crate::{
@@ -270,4 +270,18 @@ pub fn withdraw_cutover(store: &dyn Store) -> Result<ClusterRecord, StoreError> 
         // It refuses nothing.
         Err(_) => Err(StoreError::ClusterChanged),
     }
+}
+
+/// How IDs of this cluster are read: by the layouts before, each up to its last millisecond, and by the current one.
+pub fn history(cluster: &ClusterRecord) -> Result<FormatHistory, HistoryError> {
+    let layouts = cluster.former.iter().map(|former| former.layout).chain([cluster.layout]);
+    let mut layouts = layouts;
+    let mut history = FormatHistory::new(layouts.next().unwrap_or(cluster.layout));
+    for (former, next) in cluster.former.iter().zip(layouts) {
+        // What was carried out could be planned.
+        let plan = CutoverPlan::new(&former.layout, &next, former.last_ms.saturating_add(1), 0)
+            .map_err(|_| HistoryError::OtherLayout)?;
+        history = history.after(&plan)?;
+    }
+    Ok(history)
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::DecodeError;
+use crate::{DecodeError, LeaseRefusal};
 
 /// Which record an error speaks of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -134,6 +134,8 @@ pub enum StoreError {
         /// Which flags are missing.
         flags: &'static str,
     },
+    /// The protocol refuses what an operator asked for. Nothing was written.
+    Refused(LeaseRefusal),
     /// There is something else where the store should be.
     NoDirectory {
         /// Where.
@@ -199,6 +201,7 @@ impl StoreError {
             Self::NoLocks { .. } => "no-locks",
             Self::Copied { .. } => "copied",
             Self::Untold { .. } => "untold",
+            Self::Refused(_) => "refused",
             Self::NoDirectory { .. } => "no-directory",
             Self::Forked => "forked",
             Self::ReadOnly { .. } => "read-only",
@@ -275,7 +278,9 @@ impl fmt::Display for StoreError {
                  is over, and a new one is taken"
             ),
             Self::NotInitialised { place } => {
-                write!(f, "there is no lease store at {place}: make one, once, with `snowmint init`")
+                write!(f, "there is no lease store at {place}: if there never was one, make it, once, with `snowmint init`; if there was, \
+                     its records were deleted: put them back, or run `snowmint init --recover --not-before MS` with a time \
+                     above all that was stamped")
             }
             Self::AlreadyInitialised { place } => write!(
                 f,
@@ -301,6 +306,7 @@ impl fmt::Display for StoreError {
                 "nothing that can be read of the lease store tells what it was for: say so with {flags}, exactly as it \
                  was; another region's or layout's would make duplicates"
             ),
+            Self::Refused(refusal) => refusal.fmt(f),
             Self::NoDirectory { place, detail } => write!(
                 f,
                 "{place} cannot be the lease store's directory ({detail}): name a directory, or a path where one can \

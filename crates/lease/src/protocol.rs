@@ -530,13 +530,35 @@ impl fmt::Display for NoneLeft {
         }
         write!(f, "none of the region's {codes} codes can be used now ({active} are held)")?;
         match wait_ms {
-            Some(wait_ms) => write!(f, ": the next one can in {wait_ms} ms"),
+            Some(wait_ms) => write!(f, ": the next one can in {}", Length(*wait_ms)),
             None => f.write_str(": stop a worker, or cut over to a layout with more"),
         }
     }
 }
 
 impl std::error::Error for NoneLeft {}
+
+/// Milliseconds as people say them: to the millisecond below 10 s, else in the two largest units, rounded up.
+struct Length(u64);
+
+impl fmt::Display for Length {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.div_ceil(1_000);
+        let minutes = seconds.div_ceil(60);
+        let hours = minutes.div_ceil(60);
+        if self.0 < 10_000 {
+            write!(f, "{} ms", self.0)
+        } else if seconds < 60 {
+            write!(f, "{seconds} s")
+        } else if seconds < 3_600 {
+            write!(f, "{} min {} s", seconds / 60, seconds % 60)
+        } else if minutes < 24 * 60 {
+            write!(f, "{} h {} min", minutes / 60, minutes % 60)
+        } else {
+            write!(f, "{} d {} h", hours / 24, hours % 24)
+        }
+    }
+}
 
 /// Chooses a code: among those that can mint now the highest `end_ms`, so that one bad clock spoils one code, not all.
 ///

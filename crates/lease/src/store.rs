@@ -77,7 +77,8 @@ pub trait Store {
 /// Founds a cluster in an empty store: all code records first, the cluster record last, so that a store with a
 /// cluster record is complete. What was cut off before can be run again.
 ///
-/// Refuses where a code was granted before: then the cluster record was lost, which is for a recovery.
+/// Refuses where a code was granted before: then the cluster record was lost, which is for a recovery. Where the store
+/// cannot remember that there was one, give what [`protocol::found`] makes of `cluster`.
 pub fn init(store: &dyn Store, cluster: &ClusterRecord) -> Result<(), StoreError> {
     let place = || String::from("this place");
     match store.cluster() {

@@ -4,7 +4,8 @@
 use std::cell::{Cell, RefCell};
 
 use proptest::prelude::*;
-use snowmint_core::{CutoverError, Layout};
+use snowmint_core::{CutoverError, FormatHistory, Layout, UnixTime};
+use snowmint_lease::cutover::history;
 use snowmint_lease::store::{self, open_cutover, plan_cutover, scan_cutover, withdraw_cutover};
 use snowmint_lease::{
     ClusterError, ClusterRecord, CodeRecord, CutoverRefusal, Event, Keeper, KeeperConfig, MemoryStore, Now,
@@ -334,5 +335,26 @@ proptest! {
         }
         let keeper = grant(&store, next, 70_000, 99);
         prop_assert!(keeper.view().unwrap().floor_ms >= last_ms);
+    }
+}
+
+/// IDs of before are read by the layout that made them, those of after by the new one, and what lies between is nobody's.
+#[test]
+fn a_cluster_tells_how_its_ids_are_read() {
+    let store = founded(old());
+    let fresh = store.cluster().unwrap().record;
+    assert_eq!(history(&fresh).unwrap(), FormatHistory::new(old()));
+    let record = script(&store).unwrap();
+    let read = history(&record).unwrap();
+    assert_eq!(read.current(), &next());
+    let last_ms = record.former[0].last_ms;
+    for (ms, layout, expected) in [
+        (0, old(), Some(old())),
+        (last_ms - T, old(), Some(old())),
+        (last_ms - T + 1, next(), Some(next())),
+        (100_000, next(), Some(next())),
+    ] {
+        let ids = layout.ids_at(UnixTime::from_unix_ms(T + ms)).unwrap();
+        assert_eq!(read.layout_of(ids.first).copied(), expected, "{ms}");
     }
 }

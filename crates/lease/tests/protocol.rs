@@ -370,3 +370,24 @@ fn a_fleet_that_starts_at_once_spreads() {
         assert_eq!(chosen.len(), expected);
     }
 }
+
+#[test]
+fn a_wait_is_told_as_people_say_it() {
+    // Shows the words for waits from milliseconds to days, rounded up.
+    for (wait_ms, words) in [
+        (1, "in 1 ms"),
+        (9_999, "in 9999 ms"),
+        (10_000, "in 10 s"),
+        (59_001, "in 1 min 0 s"),
+        (86_379, "in 1 min 27 s"),
+        (3_600_000, "in 1 h 0 min"),
+        (3_599_001, "in 1 h 0 min"),
+        (86_279_822, "in 23 h 58 min"),
+        (86_379_822, "in 1 d 0 h"),
+        (86_400_000, "in 1 d 0 h"),
+        (u64::MAX, "in 213503982334 d 15 h"),
+    ] {
+        let none = NoneLeft { codes: 2, active: 1, wait_ms: Some(wait_ms), ended_last_ms: None };
+        assert!(none.to_string().ends_with(words), "{none}");
+    }
+}

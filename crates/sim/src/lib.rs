@@ -30,6 +30,8 @@
 //! | processes | pause anywhere, also between the check of the bounds and the issue; crash; are cloned with their memory |
 //! | operators | fence, free, restore, cut over |
 //!
+//! A smaller world to watch, with faults by hand, is [`lanes`].
+//!
 //! What must never happen is a [`Rule`]. Uniqueness is exact: cursors of each code as [`Spans`].
 //!
 //! # What is not here
@@ -42,6 +44,7 @@
 
 mod clock;
 mod host;
+pub mod lanes;
 mod ledger;
 mod rng;
 mod scenario;

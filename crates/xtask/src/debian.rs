@@ -30,11 +30,19 @@ pub(crate) const NEEDS: &[Need] = &[
 /// What the build itself starts: without it, there is no etcd store.
 pub(crate) const BUILD_NEEDS: &[Need] = &[PROTOC];
 
+/// What the tests of the page start.
+pub(crate) const PAGE_NEEDS: &[Need] = &[
+    Need { program: "chromium", package: "chromium", tests: "the page in a browser" },
+    Need { program: "node", package: "nodejs", tests: "the page in a browser" },
+    Need { program: "npm", package: "npm", tests: "the page in a browser" },
+];
+
 pub(crate) const PROTOC: Need =
     Need { program: "protoc", package: "protobuf-compiler", tests: "stores in etcd" };
 
 /// Reads alert rules, and tries them.
-pub(crate) const PROMTOOL: Need = Need { program: "promtool", package: "prometheus", tests: "alert rules" };
+pub(crate) const PROMTOOL: Need =
+    Need { program: "promtool", package: "prometheus", tests: "alert rules, and the service's metrics" };
 
 /// Reads Kubernetes' manifests.
 pub(crate) const KUBECTL: Need =

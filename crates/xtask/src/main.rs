@@ -13,9 +13,11 @@ mod dist;
 mod mint;
 mod model;
 mod nightly;
+mod schemathesis;
 mod sim;
 mod steps;
 mod test;
+mod web;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -79,6 +81,12 @@ enum Command {
     },
     /// Simulates worlds with faults: `cargo xtask sim --seeds 5000`, `cargo xtask sim --seed 7`
     Sim(sim::Sim),
+    /// Builds the playground into web/playground/dist, a folder for any static host
+    Web {
+        /// Then serves it on this machine
+        #[arg(long)]
+        serve: bool,
+    },
     /// Runs the benchmarks: `cargo xtask bench --bench mint`
     Bench {
         /// Passed on to `cargo bench`: `--bench NAME`, or after `--` what the benchmark itself takes
@@ -113,6 +121,7 @@ fn run(command: Command) -> Result<ExitCode> {
             Outcome::Done | Outcome::Note(_) => Ok(ExitCode::SUCCESS),
         },
         Command::Sim(sim) => sim::sim(&workspace, &sim),
+        Command::Web { serve } => web::web(&workspace, serve).map(|()| ExitCode::SUCCESS),
         Command::Bench { args } => bench::bench(&workspace, &args).map(|()| ExitCode::SUCCESS),
     }
 }

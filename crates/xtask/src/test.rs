@@ -9,8 +9,10 @@ use crate::component::component;
 use crate::debian;
 use crate::model;
 use crate::nightly;
+use crate::schemathesis;
 use crate::sim;
 use crate::steps::{Outcome, Steps};
+use crate::web;
 
 /// How long each fuzzing target runs, in seconds.
 const FUZZ_S: u64 = 60;
@@ -32,8 +34,16 @@ pub(crate) fn test(workspace: &Workspace, long: bool) -> Result<()> {
         missing = debian::ensure(debian::NEEDS)?;
         if missing.is_empty() { Ok(Outcome::Done) } else { Ok(Outcome::Skipped(debian::advice(&missing))) }
     });
+    let mut checker = None;
+    steps.step("schemathesis", || {
+        checker = schemathesis::ensure(workspace)?;
+        Ok(if checker.is_some() { Outcome::Done } else { Outcome::Skipped(schemathesis::GET.into()) })
+    });
     let cargo = || {
         let mut command = workspace.cargo();
+        if let Some(checker) = &checker {
+            command.env(schemathesis::PROGRAM, checker);
+        }
         if long {
             command.env("SNOWMINT_TEST_LONG", "1");
         }
@@ -48,6 +58,10 @@ pub(crate) fn test(workspace: &Workspace, long: bool) -> Result<()> {
         run(cargo().args(["test", "--doc", "--locked"]).args(Workspace::natively()))?;
         Ok(Outcome::Done)
     });
+    // The page is built before its tests, so that a page that is too large is told where no browser is.
+    if steps.step("the page", || Ok(Outcome::Note(web::build(workspace)?))) {
+        steps.step("the page in a browser", || web::test(workspace));
+    }
     steps.step("broken rules", || sim::mutations(workspace));
     steps.step("broken rules, in the model", || model::mutations(workspace));
     steps.step("core under Miri", || nightly::miri(workspace));

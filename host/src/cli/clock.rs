@@ -36,24 +36,35 @@ pub(super) struct ClockArgs {
 impl ClockArgs {
     /// Starts to watch the clock, and waits for the first word of its source. Refuses nothing yet; see [`check`].
     pub(super) fn start(&self, is_fleet: bool) -> Result<Arc<WatchedClock>, CliError> {
+        self.start_telling(is_fleet, tell, |notice, is_enforced| {
+            // A bound that nobody asked for is reported by the records that it is written to.
+            if is_enforced || matches!(notice, ClockNotice::Stepped { .. }) {
+                tell(&notice.to_string());
+            }
+        })
+    }
+
+    /// The same: `say` is told who vouches for the clock, and `observe` of what befalls it, and whether a limit is put to
+    /// its error.
+    pub(super) fn start_telling(
+        &self,
+        is_fleet: bool,
+        say: impl Fn(&str),
+        observe: impl Fn(&ClockNotice, bool) + Send + 'static,
+    ) -> Result<Arc<WatchedClock>, CliError> {
         let chosen = self.source.choose();
         // On one machine nobody's clock is compared with another's, so the bound matters only on request.
         let by_default = if is_fleet { chosen.source.error_ms_max_default() } else { u32::MAX };
         let error_ms_max = self.error_ms_max.unwrap_or(by_default);
         let is_enforced = error_ms_max != u32::MAX;
         let described = describe(&chosen);
-        let observer = move |notice: &ClockNotice| {
-            // A bound that nobody asked for is reported by the records that it is written to.
-            if is_enforced || matches!(notice, ClockNotice::Stepped { .. }) {
-                tell(&notice.to_string());
-            }
-        };
+        let observer = move |notice: &ClockNotice| observe(notice, is_enforced);
         let clock = WatchedClock::start(chosen.source, error_ms_max, Box::new(observer))
             .map_err(|error| CliError::Failed(format!("the clock's thread cannot be started: {error}")))?;
         clock.wait(if is_enforced { FIRST_WAIT_MAX } else { UNASKED_WAIT_MAX });
         let bound_ms = clock.error_bound_ms();
         if is_enforced && bound_ms <= error_ms_max {
-            tell(&format!("{described}: it may be off by {bound_ms} ms, and the limit is {error_ms_max} ms"));
+            say(&format!("{described}: it may be off by {bound_ms} ms, and the limit is {error_ms_max} ms"));
         }
         Ok(Arc::new(clock))
     }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use snowmint::{Clock, SystemClock};
 use snowmint_core::{
     Form, FormatHistory, Id, Layout, ParseError, Ranking, Scheme, TextForm, TickIds, UnixTime, Verdict,
-    Warning, WideId,
+    Warning, WideId, is_id_like, words,
 };
 
 use super::layout_file::{Reader, find_reader};
@@ -18,9 +18,6 @@ use super::{CliError, written};
 
 /// How much text is written at once.
 const CHUNK_BYTES: usize = 1 << 18;
-
-/// How many digits an ID in a log has: fewer are counters and milliseconds, more are no 64-bit number.
-const EXTRACTED_DIGITS: std::ops::RangeInclusive<usize> = 15..=20;
 
 /// Say what an ID holds and when it was made; or which IDs a time has.
 ///
@@ -56,7 +53,7 @@ pub(super) struct Decode {
 }
 
 /// Why a text is no ID.
-enum NoId {
+pub(crate) enum NoId {
     Parse(ParseError),
     /// Two forms read it as different numbers.
     Ambiguous(TextForm, TextForm),
@@ -277,7 +274,7 @@ impl<'a> At<'a> {
 }
 
 /// Reads one text. By `auto`, wide kinds are recognised.
-fn read<'a>(reader: &'a Reader, text: &'a [u8], now_ms: u64) -> Result<Report<'a>, NoId> {
+pub(crate) fn read<'a>(reader: &'a Reader, text: &'a [u8], now_ms: u64) -> Result<Report<'a>, NoId> {
     match reader {
         Reader::Auto => {
             let is_digits = text.iter().all(u8::is_ascii_digit);
@@ -319,46 +316,16 @@ fn number(text: &[u8]) -> Result<(Id, TextForm), NoId> {
     }
 }
 
-/// The words of a line in which an ID can stand: runs of letters and digits, and whole UUIDs with their hyphens.
-fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let is_joined = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-    // A point between digits is one of a fraction, whose digits are no number of their own.
-    let is_part = move |byte: u8| is_joined(byte) || byte == b'.';
-    line.split(move |byte| !is_part(*byte)).flat_map(move |part| {
-        let is_whole = part.len() == UUID_BYTES && WideId::parse(part).is_some();
-        let whole = is_whole.then_some(part);
-        let inner = (!is_whole).then(|| {
-            part.split(|byte| *byte == b'-')
-                .filter(|word| !is_fraction(word))
-                .flat_map(|word| word.split(|byte| *byte == b'.'))
-        });
-        whole.into_iter().chain(inner.into_iter().flatten())
-    })
-}
-
-/// The bytes of a UUID with hyphens.
-const UUID_BYTES: usize = 36;
-
-/// Digits, a point, digits.
-fn is_fraction(word: &[u8]) -> bool {
-    let mut parts = word.split(|byte| *byte == b'.');
-    let mut is_digits =
-        || parts.next().is_some_and(|part| !part.is_empty() && part.iter().all(u8::is_ascii_digit));
-    is_digits() && is_digits()
-}
-
 /// The ID that a word of a line is, if it is one that its layout explains.
 fn extracted<'a>(reader: &'a Reader, word: &'a [u8], now_ms: u64) -> Option<Report<'a>> {
-    let is_digits = word.iter().all(u8::is_ascii_digit);
-    if is_digits && !EXTRACTED_DIGITS.contains(&word.len()) {
+    if !is_id_like(word) {
         return None;
     }
-    if !is_digits {
+    if !word.iter().all(u8::is_ascii_digit) {
         let wide = matches!(reader, Reader::Auto).then(|| WideId::parse(word)).flatten()?;
-        // Without its hyphens a UUID looks like any digest; and a word is no ID of the future.
-        let is_known = word.len() == UUID_BYTES || (word.len() < 32 && word.iter().any(u8::is_ascii_digit));
+        // A word is no ID of the future.
         let is_past = wide.time.is_none_or(|time| time.unix_ms() <= now_ms);
-        return (is_known && is_past).then_some(Report::Wide { wide, text: word });
+        return is_past.then_some(Report::Wide { wide, text: word });
     }
     let report = read(reader, word, now_ms).ok()?;
     let is_plausible = match &report {

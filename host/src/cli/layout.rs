@@ -31,6 +31,9 @@ pub(super) enum LayoutCommand {
     /// Derive a layout from what it must hold, with the margin of each field.
     Derive(Derive),
     /// Plan the change from one layout to another, or say why it cannot be promised; with `--act`, carry it out.
+    ///
+    /// Alone it touches no store. With `--act` it carries the plan out in a store, while workers mint: those of the old
+    /// layout go on to its last millisecond and stop, and those that are started for the new one go on above it.
     Cutover(Cutover),
 }
 
@@ -261,9 +264,7 @@ impl Derive {
 
 /// Plan the change from one layout to another, or say why it cannot be promised.
 ///
-/// Alone it shows that every ID of the new layout lies above every ID that the old one can still make, and from when on,
-/// and touches no store. With `--act` it carries that out in a store, while workers mint: those of the old layout go on to
-/// its last millisecond and stop, and those that are started for the new one go on above it.
+/// Alone it shows that every ID of the new layout lies above every ID that the old one can still make, and from when on.
 #[derive(Args, Debug)]
 pub(super) struct Cutover {
     /// The layout that ends (a name, or a TOML file, which may hold a history) and the layout that begins. With `--act` the

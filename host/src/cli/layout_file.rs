@@ -9,7 +9,7 @@ use super::{CliError, layout_toml, shown};
 /// What a reader reads by.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant)] // There is one, for the whole run.
-pub(super) enum Reader {
+pub(crate) enum Reader {
     /// Whatever explains an ID best.
     Auto,
     /// A public scheme, or a preset.

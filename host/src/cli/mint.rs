@@ -327,7 +327,8 @@ fn progress(count: u64) -> ProgressBar {
     bar
 }
 
-fn cache_directory() -> Option<std::path::PathBuf> {
+/// Where compiled components are kept.
+pub(super) fn cache_directory() -> Option<std::path::PathBuf> {
     etcetera::choose_base_strategy().ok().map(|base| base.cache_dir().join("snowmint"))
 }
 

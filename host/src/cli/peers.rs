@@ -13,7 +13,7 @@ use super::{CliError, tell};
 #[derive(Args, Debug)]
 pub(super) struct PeerArgs {
     /// Services of other regions, with commas between: a store for the same region, or another layout, is refused.
-    #[arg(long, value_name = "URL,URL,…", value_delimiter = ',', env = "SNOWMINT_PEER")]
+    #[arg(long, value_name = "URL,URL", value_delimiter = ',', env = "SNOWMINT_PEER")]
     peer: Vec<String>,
 
     /// The certificate authorities to trust, for `https` peers: a PEM file. No others are trusted.
@@ -41,6 +41,16 @@ impl PeerArgs {
         own: impl Fn() -> Option<Identity> + Send + 'static,
         act: impl Fn(Option<Clash>) + Send + 'static,
     ) -> Result<Option<Peers>, CliError> {
+        self.start_telling(own, act, |name, notice| tell(&format!("the peer {name} {notice}")))
+    }
+
+    /// The same: `observer` is told of each peer's news, by its name.
+    pub(super) fn start_telling(
+        &self,
+        own: impl Fn() -> Option<Identity> + Send + 'static,
+        act: impl Fn(Option<Clash>) + Send + 'static,
+        observer: impl Fn(&str, &PeerNotice) + Send + 'static,
+    ) -> Result<Option<Peers>, CliError> {
         let peers = self.peers()?;
         if peers.is_empty() {
             return Ok(None);
@@ -52,7 +62,6 @@ impl PeerArgs {
                 }
             }
         }
-        let observer = |name: &str, notice: &PeerNotice| tell(&format!("the peer {name} {notice}"));
         Peers::start(peers, PEER_PAUSE, own, act, observer).map(Some).map_err(|error| {
             CliError::Failed(format!("the thread that asks peers cannot be started: {error}"))
         })

@@ -17,7 +17,7 @@ const CANDIDATES_SHOWN: usize = 3;
 const JSON_NUMBER_END: u64 = 1 << 53;
 
 /// An ID that was read.
-pub(super) enum Report<'a> {
+pub(crate) enum Report<'a> {
     /// 64 bits, by a layout that was named.
     Named {
         id: Id,
@@ -233,9 +233,9 @@ impl IdText<'_> {
 }
 
 /// A report as a JSON object, with the line that it is of.
-pub(super) struct Json<'a> {
-    pub(super) report: &'a Report<'a>,
-    pub(super) line: Option<u64>,
+pub(crate) struct Json<'a> {
+    pub(crate) report: &'a Report<'a>,
+    pub(crate) line: Option<u64>,
 }
 
 impl Serialize for Json<'_> {

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use clap::Args;
 use etcetera::BaseStrategy;
@@ -22,7 +23,7 @@ use super::{CliError, layout_file};
 /// Which store, which layout, which region.
 #[derive(Args, Debug)]
 pub(super) struct StoreArgs {
-    /// The lease store: `redb:DIR`, a directory of its own for one process, or `etcd:URL,URL,…`, the members of a
+    /// The lease store: `redb:DIR`, a directory of its own for one process, or `etcd:URL,URL` and so on, the members of a
     /// region's etcd cluster [default: redb in the user's data directory].
     #[arg(long, value_name = "STORE", env = "SNOWMINT_STORE")]
     store: Option<Place>,
@@ -93,7 +94,7 @@ impl FromStr for Place {
                 Err("`etcd:` names no member; give one or more, as in `etcd:http://127.0.0.1:2379`".into())
             }
             Some(("etcd", members)) => Ok(Self::Etcd(members.split(',').map(str::to_owned).collect())),
-            _ => Err("give `redb:DIR`, as in `redb:/var/lib/snowmint`, or `etcd:URL,URL,…`, as in \
+            _ => Err("give `redb:DIR`, as in `redb:/var/lib/snowmint`, or `etcd:URL,URL`, as in \
                       `etcd:http://127.0.0.1:2379`"
                 .into()),
         }
@@ -138,12 +139,21 @@ impl OpenedStore {
         now: &Now,
         quarantine_ms: u64,
     ) -> Result<Box<dyn Store + Send>, StoreError> {
+        Ok(Box::new(self.for_service(now, quarantine_ms)?))
+    }
+
+    /// The same for several workers, and whoever else asks.
+    pub(super) fn for_service(
+        self,
+        now: &Now,
+        quarantine_ms: u64,
+    ) -> Result<Arc<dyn Store + Send + Sync>, StoreError> {
         match self {
             Self::Redb(store) => {
                 store.take_over(now, quarantine_ms, &mut fresh_nonce)?;
-                Ok(Box::new(store))
+                Ok(Arc::new(store))
             }
-            Self::Etcd(store) => Ok(Box::new(store)),
+            Self::Etcd(store) => Ok(Arc::new(store)),
         }
     }
 }
@@ -242,9 +252,7 @@ impl StoreArgs {
                     not_before_ms: args.not_before_ms,
                     window_ms: args.window_ms,
                 };
-                OpenedStore::Redb(
-                    RedbStore::recover(&directory, &recovery, &now(clock)).map_err(CliError::failed)?,
-                )
+                OpenedStore::Redb(RedbStore::recover(&directory, &recovery, &now(clock)).map_err(failed)?)
             }
             Place::Etcd(members) => {
                 let config = self.etcd_config(&members)?;
@@ -253,15 +261,7 @@ impl StoreArgs {
                     not_before_ms: args.not_before_ms,
                     window_ms: args.window_ms,
                 };
-                let now = now(clock);
-                // What the protocol refuses is told in its own words; the store has only those of a disk for it.
-                protocol::recover(&recovery.cluster, args.not_before_ms, args.window_ms, &now).map_err(
-                    |refusal| match refusal {
-                        LeaseRefusal::NotBeforeTooLate { .. } => CliError::usage(refusal),
-                        refusal => CliError::failed(refusal),
-                    },
-                )?;
-                OpenedStore::Etcd(EtcdStore::recover(config, &recovery, &now).map_err(failed)?)
+                OpenedStore::Etcd(EtcdStore::recover(config, &recovery, &now(clock)).map_err(failed)?)
             }
         };
         let cluster = store.as_store().cluster().map_err(CliError::failed)?.record;
@@ -309,7 +309,26 @@ impl StoreArgs {
 
     /// Opens the store; where there is none, and `init` asks for it, founds it.
     pub(super) fn open(&self, init: bool, clock: &dyn Clock) -> Result<Opened, CliError> {
-        let opened = match self.place()? {
+        self.opened(self.try_open()?, init, clock)
+    }
+
+    /// The same, again and again while the store does not answer, which `wait` is told of each time.
+    pub(super) fn open_or_wait(
+        &self,
+        init: bool,
+        clock: &dyn Clock,
+        mut wait: impl FnMut(&StoreError),
+    ) -> Result<Opened, CliError> {
+        loop {
+            match self.try_open()? {
+                Err(error) if error.is_transient() => wait(&error),
+                opened => return self.opened(opened, init, clock),
+            }
+        }
+    }
+
+    fn try_open(&self) -> Result<Result<Opened, StoreError>, CliError> {
+        Ok(match self.place()? {
             Place::Redb(directory) => RedbStore::open(&directory).and_then(|store| {
                 let cluster = store.cluster()?.record;
                 Ok(Opened { store: OpenedStore::Redb(store), cluster })
@@ -318,7 +337,15 @@ impl StoreArgs {
                 let cluster = store.cluster()?.record;
                 Ok(Opened { store: OpenedStore::Etcd(store), cluster })
             }),
-        };
+        })
+    }
+
+    fn opened(
+        &self,
+        opened: Result<Opened, StoreError>,
+        init: bool,
+        clock: &dyn Clock,
+    ) -> Result<Opened, CliError> {
         match opened {
             Ok(opened) => {
                 self.check(&opened.cluster)?;
@@ -327,14 +354,29 @@ impl StoreArgs {
             Err(StoreError::NotInitialised { .. }) if init && !self.is_fleet() => {
                 self.init(EMBEDDED_WINDOW_MS_DEFAULT, clock)
             }
-            Err(StoreError::NotInitialised { place }) => Err(CliError::Failed(format!(
-                "there is no lease store at {place}: found one, once, with `snowmint init{}`{}",
-                self.as_flags(),
-                // Keys that somebody deleted look like keys that never were: in a fleet, founding is an operator's act.
-                if self.is_fleet() { "" } else { ", or give `--init`" }
-            ))),
+            Err(StoreError::NotInitialised { place }) => Err(self.not_initialised(&place)),
             Err(error) => Err(failed(error)),
         }
+    }
+
+    fn not_initialised(&self, place: &str) -> CliError {
+        let flags = self.as_flags();
+        if !self.is_fleet() {
+            return CliError::Failed(format!(
+                "there is no lease store at {place}: found one, once, with `snowmint init{flags}`, or give `--init`"
+            ));
+        }
+        // A slip in the region looks like a region that was never founded.
+        let layout = self.layout().ok().flatten().unwrap_or(Layout::SNOWMINT);
+        if let Err(error) = ClusterRecord::new(0, layout, self.region.unwrap_or(0)) {
+            return CliError::usage(error);
+        }
+        // Keys that somebody deleted look like keys that never were.
+        CliError::Failed(format!(
+            "there is no lease store at {place}: if there never was one, found it, once, with `snowmint init{flags}`; if \
+             there was, its records were deleted: put them back, or run `snowmint init --recover --not-before MS{flags}` \
+             with a time above all that was stamped"
+        ))
     }
 
     /// The flags that name the same store again.
@@ -378,7 +420,9 @@ impl StoreArgs {
 /// A slip in the flags is bad usage; whatever else a store says is a failure.
 fn failed(error: StoreError) -> CliError {
     match error {
-        StoreError::Misconfigured { .. } => CliError::usage(error),
+        StoreError::Misconfigured { .. } | StoreError::Refused(LeaseRefusal::NotBeforeTooLate { .. }) => {
+            CliError::usage(error)
+        }
         error => CliError::failed(error),
     }
 }

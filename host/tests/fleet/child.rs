@@ -38,6 +38,8 @@ pub struct Orders {
     pub run_count: u32,
     /// Whether it waits, before its first swap, for the test to say go.
     pub asks_before_first_swap: bool,
+    /// Whether it compares its clock with its peers', which takes a scan before a swap.
+    pub compares_clocks: bool,
     /// Whether its clocks go at half their speed, which no worker can notice: to see that the collector does.
     pub has_slow_clocks: bool,
 }
@@ -56,6 +58,7 @@ impl Orders {
             runs_per_s: 200,
             run_count: 50,
             asks_before_first_swap: false,
+            compares_clocks: true,
             has_slow_clocks: false,
         }
     }
@@ -289,6 +292,7 @@ fn child_mints_until_it_is_told() {
     let config = WorkerConfig {
         lease: KeeperConfig {
             window_ms: orders.window_ms,
+            compares_clocks: orders.compares_clocks,
             ..KeeperConfig::fleet(orders.layout(), orders.region, owner)
         },
         // Nothing is waited out: each refusal is to be seen.
