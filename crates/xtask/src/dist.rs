@@ -24,6 +24,8 @@ pub(crate) fn dist(workspace: &Workspace) -> Result<PathBuf> {
     let cc = format!("CC_{}", target.replace('-', "_"));
     let mut build = workspace.cargo();
     build.env(cc, "musl-gcc").env("CARGO_PROFILE_RELEASE_STRIP", "symbols");
+    // The host looks for it beside what it is built into, which for another target is a folder of that target's.
+    build.env("SNOWMINT_COMPONENT", workspace.component());
     run(build.args(["build", "--release", "--locked", "--package", "snowmint", "--target", &target]))?;
 
     let made = workspace.target.join(&target).join("release").join("snowmint");
