@@ -276,7 +276,7 @@ const DAY_MS: u64 = 24 * 3_600_000;
 fn a_region_is_founded_minted_in_and_looked_after() {
     let Some(etcd) = Cluster::start(3) else { return };
     let place = Place::of_layout(&etcd, SLOW);
-    let told = place.passes("init --window-ms 500");
+    let told = place.passes("init --new --window-ms 500");
     assert!(
         told.contains("region 1, 256 codes, generation 1") && told.contains(&place.layout.to_string()),
         "{told}"
@@ -392,11 +392,13 @@ fn what_cannot_be_done_is_told_and_nothing_is_minted() {
     let text = text.to_str().unwrap();
 
     // There is no store yet: the command that is told founds just the one that was looked for.
-    let text_of = place.check("mint", 1, &["there is no lease store", "snowmint init --store etcd:http"]);
+    let text_of =
+        place.check("mint", 1, &["there is no lease store", "snowmint init --new --store etcd:http"]);
+    place.check("init", 1, &["If no ID was ever minted for this region", "--recover --not-before MS"]);
     assert!(text_of.contains(&format!("--region 1 --etcd-prefix {}", place.prefix)), "{text_of}");
     assert!(!text_of.contains("--init"), "{text_of}");
     place.check("lease list", 1, &["there is no lease store"]);
-    place.passes("init --window-ms 0");
+    place.passes("init --new --window-ms 0");
     let mut seen = Seen::default();
     seen.take(place.mint("mint -n 1000"));
 
@@ -444,7 +446,11 @@ fn what_cannot_be_done_is_told_and_nothing_is_minted() {
         ("init", 1, "already"),
         ("init --layout hybrid", 1, "already"),
         ("init --recover --not-before 5 --layout hybrid", 1, "is for the layout"),
-        ("init --recover --not-before 99999999999999", 2, "no grant could ever begin above"),
+        (
+            "init --recover --not-before 99999999999999 --layout snowmint",
+            2,
+            "no grant could ever begin above",
+        ),
     ] {
         place.check_unwritten(&etcd, line, code, &[told]);
     }
@@ -459,7 +465,7 @@ fn what_cannot_be_done_is_told_and_nothing_is_minted() {
 fn broken_records_are_named_and_nothing_is_minted() {
     let Some(etcd) = Cluster::start(3) else { return };
     let place = Place::new(&etcd);
-    place.passes("init --window-ms 0");
+    place.passes("init --new --window-ms 0");
     let mut seen = Seen::default();
     seen.take(place.mint("mint -n 1000"));
 
@@ -520,8 +526,8 @@ fn broken_records_are_named_and_nothing_is_minted() {
         seen.take(ids);
     };
     delete(&code);
-    is_all_above(&mut seen, 2, "");
-    is_all_above(&mut seen, 8, "--generation-known 7");
+    is_all_above(&mut seen, 2, "--layout snowmint");
+    is_all_above(&mut seen, 8, "--layout snowmint --generation-known 7");
     is_all_above(&mut seen, 9, "--layout snowmint --generation-known 3");
     delete(&cluster);
     for told in ["", "--layout snowmint", "--generation-known 9"] {
@@ -559,7 +565,7 @@ fn only_whom_etcd_knows_mints() {
         client.auth_enable().await
     });
     let mint = user("mint", "s3cret");
-    mint.passes("init --window-ms 0");
+    mint.passes("init --new --window-ms 0");
     let mut seen = Seen::default();
     seen.take(mint.mint("mint -n 1000"));
     let refused = [user("mint", "wr0ng"), user("nobody", "s3cret"), user("other", "s3cret"), place.with(&[])];
@@ -610,7 +616,7 @@ fn only_whose_certificate_is_trusted_is_minted_by() {
         ("--etcd-key", write("client.key", &client_key)),
     ]);
     let until = Instant::now() + PATIENCE;
-    while !good.command("init --window-ms 0").output().unwrap().status.success() {
+    while !good.command("init --new --window-ms 0").output().unwrap().status.success() {
         assert!(Instant::now() < until);
     }
     let mut seen = Seen::default();
@@ -639,7 +645,7 @@ fn only_whose_certificate_is_trusted_is_minted_by() {
 fn a_recovery_or_an_old_backup_ends_what_runs() {
     let Some(mut etcd) = Cluster::start(3) else { return };
     let place = Place::of_layout(&etcd, SLOW);
-    place.passes("init --window-ms 0");
+    place.passes("init --new --window-ms 0");
     let mut seen = Seen::default();
 
     // One member away is nothing; two are a store that does not answer.
@@ -696,7 +702,7 @@ fn a_recovery_or_an_old_backup_ends_what_runs() {
 fn when_no_code_is_left_it_is_told_when_the_next_is() {
     let Some(etcd) = Cluster::start(3) else { return };
     let place = Place::of_layout(&etcd, TWO_CODES);
-    place.passes("init --window-ms 0");
+    place.passes("init --new --window-ms 0");
     let mut seen = Seen::default();
     let [first, second] = ["first", "second"]
         .map(|name| place.start_mint(name, &format!("mint --owner {name} --window-ms 1000")));
@@ -737,7 +743,7 @@ fn when_no_code_is_left_it_is_told_when_the_next_is() {
 
     // And where the layout has one code.
     let place = Place::of_layout(&etcd, ONE_CODE);
-    place.passes("init --window-ms 0");
+    place.passes("init --new --window-ms 0");
     let minting = place.start_mint("only", "mint --window-ms 1000");
     place.check(third, 1, &["none of the region's 1 codes can be used now (1 are held)"]);
     minting.signal("-INT");

@@ -173,7 +173,18 @@ impl RedbStore {
         let raise = || {
             let before = read_cluster(&db)?;
             recovery.check_same(&before.record.layout, before.record.region)?;
-            // The file may be an old backup of the store that the lock file speaks of.
+            // The file may be an old backup of the store that the lock file speaks of: then the generation is that one's, and
+            // its layout must not come back if it was cut over since.
+            if let Some(founded) = known
+                && founded.layout != before.record.layout
+                && before.record.former.iter().all(|former| former.layout != founded.layout)
+            {
+                return Err(StoreError::WrongLayout {
+                    stored: before.record.layout.to_string(),
+                    configured: founded.layout.to_string(),
+                }
+                .into());
+            }
             let known = known.map_or(0, |founded| founded.generation);
             let generation = before.record.generation.max(known);
             let cluster = raised(&ClusterRecord { generation, ..before.record }, recovery, now)?;

@@ -456,10 +456,11 @@ pub fn free(record: &CodeRecord, now: &Now, nonce: u128) -> Result<CodeRecord, L
     })
 }
 
-/// A new cluster of a store that remembers nothing of what was in its place: no grant begins within a window of now,
-/// which is as far as a grant can reach that was given before all records were deleted.
-pub fn found(cluster: &ClusterRecord, window_ms: u32, now: &Now) -> Result<ClusterRecord, LeaseRefusal> {
-    let not_before_ms = cluster.not_before_ms.max(now.wall_ms.saturating_add(u64::from(window_ms)));
+/// A new cluster of a store that remembers nothing of what was in its place: no grant begins within `reach_ms` of now, the
+/// longest window of any worker and its lead ([`Bid::ahead_ms`]), which is as far as a grant can reach that was given by a
+/// right clock before all records were deleted.
+pub fn found(cluster: &ClusterRecord, reach_ms: u32, now: &Now) -> Result<ClusterRecord, LeaseRefusal> {
+    let not_before_ms = cluster.not_before_ms.max(now.wall_ms.saturating_add(u64::from(reach_ms)));
     let last_ms = cluster.layout.last_ms();
     if not_before_ms >= last_ms {
         return Err(LeaseRefusal::LayoutEnded { last_ms });
@@ -467,8 +468,9 @@ pub fn found(cluster: &ClusterRecord, window_ms: u32, now: &Now) -> Result<Clust
     Ok(ClusterRecord { not_before_ms, ..cluster.clone() })
 }
 
-/// Raises the generation: every grant of before is over, and none begins at or below `not_before_ms`, nor within a
-/// window of now, which is as far as a grant that the store has forgotten can reach.
+/// Raises the generation: every grant of before is over, and none begins at or below `not_before_ms`, nor within
+/// `window_ms` of now: give the longest window of any worker and its lead, which is as far as a grant that the store has
+/// forgotten can reach.
 pub fn recover(
     cluster: &ClusterRecord,
     not_before_ms: u64,

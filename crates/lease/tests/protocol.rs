@@ -3,8 +3,8 @@
 
 use snowmint_core::{Layout, NS_PER_MS};
 use snowmint_lease::protocol::{
-    Bid, Choice, Holder, Watch, acquire, choose, expire, expire_alone, fence, free, recover, release, renew,
-    ttl_ms,
+    Bid, Choice, Holder, Watch, acquire, choose, expire, expire_alone, fence, found, free, recover, release,
+    renew, ttl_ms,
 };
 use snowmint_lease::{
     ClusterRecord, CodeRecord, LeaseRefusal, MemoryStore, NoneLeft, Now, Owner, Revision, State, Stored,
@@ -390,4 +390,22 @@ fn a_wait_is_told_as_people_say_it() {
         let none = NoneLeft { codes: 2, active: 1, wait_ms: Some(wait_ms), ended_last_ms: None };
         assert!(none.to_string().ends_with(words), "{none}");
     }
+}
+
+#[test]
+fn a_store_that_remembers_nothing_grants_nothing_within_the_reach_of_what_it_may_have_forgotten() {
+    // Shows that the first grant of a place whose records were deleted begins above what a worker with this window and
+    // lead may have been granted just before, and that a time that is given stands if it is later.
+    let (lead_ms, window_ms) = (60_000, 10_000);
+    let bid = Bid { owner: &owner(), window_ms, lead_ms };
+    let forgotten = acquire(&CodeRecord::UNUSED, &cluster(), &bid, &at(T), 1).unwrap();
+    let founded = found(&cluster(), window_ms + lead_ms, &at(T)).unwrap();
+    let early = acquire(&CodeRecord::UNUSED, &founded, &Bid { lead_ms: 0, ..bid }, &at(forgotten.end_ms), 2);
+    assert!(matches!(early, Err(LeaseRefusal::NotYet { .. })), "{early:?}");
+    let grant = acquire(&CodeRecord::UNUSED, &founded, &bid, &at(forgotten.end_ms + 1), 3).unwrap();
+    assert!(grant.floor_ms >= forgotten.end_ms);
+    let later = ClusterRecord { not_before_ms: T + 1_000_000, ..cluster() };
+    assert_eq!(found(&later, 5, &at(T)).unwrap().not_before_ms, T + 1_000_000);
+    let last_ms = cluster().last_ms();
+    assert_eq!(found(&cluster(), 5, &at(last_ms)), Err(LeaseRefusal::LayoutEnded { last_ms }));
 }

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use clap::Args;
 use clap::builder::FalseyValueParser;
 use snowmint::SystemClock;
+use snowmint_core::{Layout, Policy};
 use snowmint_lease::ClusterRecord;
 
 use super::CliError;
@@ -31,8 +32,17 @@ pub(super) struct Init {
     #[arg(long, value_name = "G", env = "SNOWMINT_GENERATION_KNOWN", requires = "recover")]
     generation_known: Option<u16>,
 
+    /// In etcd: no ID was ever minted for this region. You vouch for that: keys that somebody deleted look like keys that
+    /// never were.
+    #[arg(long, env = "SNOWMINT_NEW", value_parser = FalseyValueParser::new(), conflicts_with = "recover")]
+    new: bool,
+
+    /// The longest lead that any worker of the store was run with, in milliseconds [default: the layout's].
+    #[arg(long, value_name = "MS", env = "SNOWMINT_LEAD_MS")]
+    lead_ms: Option<u32>,
+
     /// The longest window that any worker of the store was run with, in milliseconds: with --recover, and in etcd, no
-    /// grant begins within one from now.
+    /// grant begins within one and a lead from now.
     #[arg(long, value_name = "MS", env = "SNOWMINT_WINDOW_MS", default_value_t = snowmint_lease::FLEET_WINDOW_MS_DEFAULT)]
     window_ms: u32,
 }
@@ -40,16 +50,20 @@ pub(super) struct Init {
 impl Init {
     pub(super) fn run(&self) -> Result<(), CliError> {
         let clock = SystemClock::new(u32::MAX);
+        let layout = self.store.layout()?.unwrap_or(Layout::SNOWMINT);
+        let lead_ms = self.lead_ms.unwrap_or(Policy::of_layout(&layout).lead_ms);
+        // As far as a grant of before can reach.
+        let reach_ms = self.window_ms.saturating_add(lead_ms);
         let opened = match (self.recover, self.not_before) {
             (true, Some(not_before_ms)) => {
                 let args = RecoverArgs {
                     not_before_ms,
-                    window_ms: self.window_ms,
+                    window_ms: reach_ms,
                     generation_known: self.generation_known,
                 };
                 self.store.recover(&args, &clock)?
             }
-            (false, None) => self.store.init(self.window_ms, &clock)?,
+            (false, None) => self.store.init(self.new, reach_ms, &clock)?,
             // The parser compares flags, but not those of the environment and the configuration file.
             _ => return Err(CliError::Usage("`--recover` and `--not-before` go together".into())),
         };

@@ -255,7 +255,10 @@ impl StoreArgs {
 
     /// Founds the store and opens it. `window_ms` is the longest window of any worker that a store in etcd may have had
     /// before it was emptied.
-    pub(super) fn init(&self, window_ms: u32, clock: &dyn Clock) -> Result<Opened, CliError> {
+    ///
+    /// In etcd `is_new` is the operator's word that no ID was ever minted for the region: keys that somebody deleted look
+    /// like keys that never were.
+    pub(super) fn init(&self, is_new: bool, window_ms: u32, clock: &dyn Clock) -> Result<Opened, CliError> {
         let cluster = self.new_cluster(clock)?;
         match self.place()? {
             Place::Redb(directory) => {
@@ -265,6 +268,9 @@ impl StoreArgs {
             Place::Etcd(members) => {
                 let store = EtcdStore::connect(self.etcd_config(&members)?).map_err(failed)?;
                 // An embedded store's lock file remembers that there was one; deleted keys leave nothing behind.
+                if !is_new && let Err(StoreError::NotInitialised { place }) = store.cluster() {
+                    return Err(self.not_initialised(&place));
+                }
                 let cluster = protocol::found(&cluster, window_ms, &now(clock)).map_err(CliError::failed)?;
                 snowmint_lease::init(&store, &cluster).map_err(CliError::failed)?;
                 Ok(Opened { store: OpenedStore::Etcd(store), cluster })
@@ -312,6 +318,13 @@ impl StoreArgs {
         let store = EtcdStore::connect(config.clone()).map_err(failed)?;
         match store.cluster() {
             Ok(stored) => {
+                if self.layout.is_none() {
+                    return Err(CliError::Failed(format!(
+                        "what is in etcd can be older than the last cut-over, and a recovery would bring the layout of \
+                         before back: say with `--layout` which one the region was minted by last (it is for `{}`)",
+                        stored.record.layout
+                    )));
+                }
                 self.check(&stored.record)?;
                 let generation = stored.record.generation.max(generation_known.unwrap_or(0));
                 Ok(ClusterRecord { generation, ..stored.record })
@@ -387,7 +400,7 @@ impl StoreArgs {
                 Ok(opened)
             }
             Err(StoreError::NotInitialised { .. }) if init && !self.is_fleet() => {
-                self.init(EMBEDDED_WINDOW_MS_DEFAULT, clock)
+                self.init(true, EMBEDDED_WINDOW_MS_DEFAULT, clock)
             }
             Err(StoreError::NotInitialised { place }) => Err(self.not_initialised(&place)),
             Err(error) => Err(failed(error)),
@@ -408,9 +421,10 @@ impl StoreArgs {
         }
         // Keys that somebody deleted look like keys that never were.
         CliError::Failed(format!(
-            "there is no lease store at {place}: if there never was one, found it, once, with `snowmint init{flags}`; if \
-             there was, its records were deleted: put them back, or run `snowmint init --recover --not-before MS{flags}` \
-             with a time above all that was stamped"
+            "there is no lease store at {place}. If no ID was ever minted for this region, found it, once, with `snowmint \
+             init --new{flags}`. If any was, its records were deleted, and looking the same is all that is left: put them \
+             back, or run `snowmint init --recover --not-before MS --generation-known G{flags}` with a time above all that \
+             was stamped"
         ))
     }
 
@@ -422,6 +436,9 @@ impl StoreArgs {
             Some(Place::Service(bases)) => format!(" --store {}", bases.join(",")),
             None => String::new(),
         };
+        if let Some(layout) = &self.layout {
+            flags.push_str(&format!(" --layout {layout}"));
+        }
         if let Some(region) = self.region {
             flags.push_str(&format!(" --region {region}"));
         }

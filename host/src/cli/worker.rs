@@ -15,7 +15,8 @@ use super::length::Length;
 /// How a worker holds its lease, and by which policy it mints.
 #[derive(Args, Debug)]
 pub(super) struct WorkerArgs {
-    /// The name to hold the lease by [default: host name and process id].
+    /// The name to hold the lease by: the host's, and behind a `/` what tells its workers apart. Owners of one host have one
+    /// voice when clocks are compared [default: host name and process id].
     #[arg(long, value_name = "NAME", env = "SNOWMINT_OWNER")]
     owner: Option<String>,
 
