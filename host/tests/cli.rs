@@ -423,7 +423,7 @@ fn a_recovery_keeps_layout_and_region() {
     home.fails(&recover, 1, "`--layout` and `--region`");
     home.fails(
         &["init", "--recover", "--not-before", "1764538000000000", "--layout", "hybrid", "--region", "2"],
-        1,
+        2,
         "in milliseconds",
     );
     // Half of the pair, where the parser does not see it.

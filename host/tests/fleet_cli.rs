@@ -446,6 +446,7 @@ fn what_cannot_be_done_is_told_and_nothing_is_minted() {
         ("init", 1, "already"),
         ("init --layout hybrid", 1, "already"),
         ("init --recover --not-before 5 --layout hybrid", 1, "is for the layout"),
+        ("init --recover --not-before 5", 1, "can be older than the last cut-over"),
         (
             "init --recover --not-before 99999999999999 --layout snowmint",
             2,

@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicU64;
 use common::{T, Worker, cluster, nonces, now};
 use redb::{Database, ReadableDatabase, TableDefinition};
 use snowmint_core::Layout;
-use snowmint_lease::{ClusterRecord, Event, Hindrance, Loss, Notice, State, Store, StoreError};
+use snowmint_lease::{ClusterRecord, Event, Hindrance, Loss, Notice, State, Store, StoreError, cutover};
 use snowmint_lease_redb::{FORMAT_VERSION, Recovery, RedbStore};
 
 fn recovery() -> Recovery {
@@ -180,6 +180,34 @@ fn an_old_backup_that_was_put_back_is_recovered_above_what_it_has_forgotten() {
     let notices = worker.wake(&store);
     let loss = Loss::Store(StoreError::WrongGeneration { stored: 3, granted: 2 });
     assert_eq!(notices, [Notice::Lost { ticket, loss }]);
+}
+
+#[test]
+fn a_backup_from_before_a_cutover_does_not_bring_the_old_layout_back() {
+    // Shows that a recovery compares the file's layout with the one that was minted by last, as the lock file tells: IDs of
+    // the old layout above its end would be IDs of the new one. A file that is further on than the lock file is the store.
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("store.redb");
+    let store = RedbStore::init(temp.path(), &cluster()).unwrap();
+    let (backup, lock) = (fs::read(&path).unwrap(), fs::read(temp.path().join("store.lock")).unwrap());
+    let next = Layout::HYBRID;
+    cutover::plan_cutover(&store, &next, T + 10_000, &now(0)).unwrap().unwrap();
+    cutover::scan_cutover(&store, &next).unwrap().unwrap();
+    cutover::open_cutover(&store, &next, &now(20_000)).unwrap().unwrap();
+    drop(store);
+    drop(RedbStore::open(temp.path()).unwrap());
+
+    let opened = fs::read(&path).unwrap();
+    fs::write(&path, backup).unwrap();
+    let error = RedbStore::recover(temp.path(), &recovery(), &now(30_000)).unwrap_err();
+    let wrong =
+        StoreError::WrongLayout { stored: cluster().layout.to_string(), configured: next.to_string() };
+    assert_eq!(error, wrong);
+
+    fs::write(&path, opened).unwrap();
+    fs::write(temp.path().join("store.lock"), lock).unwrap();
+    let store = RedbStore::recover(temp.path(), &recovery(), &now(30_000)).unwrap();
+    assert_eq!(store.cluster().unwrap().record.layout, next);
 }
 
 #[test]
