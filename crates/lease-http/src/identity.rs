@@ -57,7 +57,7 @@ mod tests {
         let snowmint = Layout::SNOWMINT.to_string();
         let text = |uuid: &str, layout: &str, former: &str| {
             format!(
-                r#"{{"uuid": "{uuid}", "region": 2, "layout": "{layout}", "former": {former}, "fields": []}}"#
+                r#"{{"uuid": "{uuid}", "region": 2, "layout": "{layout}", "cutover_last_ms": 9, "former": {former}}}"#
             )
         };
         let uuid = "000000000000000000000000000000ff";
