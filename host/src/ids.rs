@@ -1,7 +1,7 @@
 //! IDs one at a time, out of runs.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use snowmint_core::{Id, Run, RunIds};
 
@@ -48,8 +48,7 @@ impl RunSource for Pool {
     type Error = WorkerError;
 
     fn take(&self, max: u32) -> Result<Run, WorkerError> {
-        let wait_ms_max = self.workers().first().map_or(0, |worker| worker.policy().wait_ms_max);
-        self.mint(max, None, Duration::from_millis(u64::from(wait_ms_max)))
+        self.mint(max, None, self.wait_max())
     }
 
     fn observed(&self) -> Id {
@@ -117,7 +116,6 @@ impl<S: RunSource> Ids<S> {
 impl Ids<Pool> {
     /// As [`Ids::next_id`], for a task of an async runtime: waits without blocking its thread, by Tokio's timer.
     pub async fn next_id_async(&mut self) -> Result<Id, WorkerError> {
-        let wait_ms_max = self.source.workers().first().map_or(0, |worker| worker.policy().wait_ms_max);
         let mut give_up_at = None;
         loop {
             if let Some(id) = self.held() {
@@ -131,7 +129,7 @@ impl Ids<Pool> {
                 Err(error) => error,
             };
             let now = Instant::now();
-            let give_up_at = *give_up_at.get_or_insert(now + Duration::from_millis(u64::from(wait_ms_max)));
+            let give_up_at = *give_up_at.get_or_insert(now + self.source.wait_max());
             match error.pause(give_up_at.saturating_duration_since(now)) {
                 Some(pause) => tokio::time::sleep(pause).await,
                 None => return Err(error),

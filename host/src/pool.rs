@@ -56,6 +56,12 @@ impl Pool {
         self.workers.first().map_or(0, |worker| worker.clock().now_ms())
     }
 
+    /// The longest wait that the policy allows.
+    pub(crate) fn wait_max(&self) -> Duration {
+        let wait_ms_max = self.workers.first().map_or(0, |worker| worker.policy().wait_ms_max);
+        Duration::from_millis(u64::from(wait_ms_max))
+    }
+
     /// The greatest ID that any worker observed; 0 if none was.
     pub(crate) fn observed(&self) -> Id {
         self.workers.iter().map(Worker::observed).max().unwrap_or(Id::new(0))

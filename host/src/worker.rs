@@ -190,10 +190,7 @@ impl Worker {
         observer: Observer,
     ) -> Result<Self, WorkerError> {
         let acquire_wait_max = config.acquire_wait_max;
-        let worker = Self::spawn(engine, store, clock, config, observer)?;
-        let grant = worker.first_grant(acquire_wait_max)?;
-        worker.instantiate(&mut worker.minting(), grant)?;
-        Ok(worker)
+        Self::spawn(engine, store, clock, config, observer)?.once_granted(acquire_wait_max)
     }
 
     /// As [`Worker::start`], by a service that has a store, for a process that cannot reach one: codes are leased, kept
@@ -219,10 +216,8 @@ impl Worker {
         };
         let keeper = RemoteKeeper::new(lease).map_err(WorkerError::Config)?;
         let keeping = Keeping::Service(Box::new(keeper), service);
-        let worker = Self::spawn_keeping(engine, keeping, clock, (layout, policy, window_ms), observer)?;
-        let grant = worker.first_grant(acquire_wait_max)?;
-        worker.instantiate(&mut worker.minting(), grant)?;
-        Ok(worker)
+        Self::spawn_keeping(engine, keeping, clock, (layout, policy, window_ms), observer)?
+            .once_granted(acquire_wait_max)
     }
 
     /// As [`Worker::start`], without waiting for a code: until there is one, minting is refused
@@ -280,6 +275,13 @@ impl Worker {
             process: std::process::id(),
             window_ms,
         })
+    }
+
+    /// The worker with an instance on its first grant, which is waited for.
+    fn once_granted(self, wait_max: Duration) -> Result<Self, WorkerError> {
+        let grant = self.first_grant(wait_max)?;
+        self.instantiate(&mut self.minting(), grant)?;
+        Ok(self)
     }
 
     /// Waits for the first grant. Gives up at once where no wait within the limit can help.

@@ -273,37 +273,47 @@ impl HttpLeases {
     /// of 500 or more, is sent again to the next address until one answers or the call's time is over: so only what may be
     /// carried out twice.
     pub fn fetch(&self, method: &str, target: &str) -> Result<(u16, Vec<u8>), StoreError> {
+        let mut left = self.config.bases.len();
+        self.ask_each(
+            |base, limit| self.fetch_from(base, method, target, limit),
+            |answer| matches!(answer, Ok((status, _)) if *status < 500),
+            |answer| {
+                left = left.saturating_sub(1);
+                // Each has had its turn: a refusal of all is an answer, and who asked decides about another try.
+                left == 0 && answer.is_ok()
+            },
+        )
+        .unwrap_or_else(|| Err(all_paused()))
+    }
+
+    /// Asks one address after the other until one has answered, or nothing more is to be asked, or the call's time is over.
+    /// The last answer; `None`: all addresses have failed just before.
+    fn ask_each<T>(
+        &self,
+        ask: impl Fn(&str, Duration) -> T,
+        has_answered: impl Fn(&T) -> bool,
+        mut is_enough: impl FnMut(&T) -> bool,
+    ) -> Option<T> {
         let millis = |ms: u32| Duration::from_millis(u64::from(ms));
         let give_up_at = Instant::now() + millis(self.config.call_ms_max);
         let mut last = None;
-        let mut asked = 0;
         loop {
             let left = give_up_at.saturating_duration_since(Instant::now());
             match self.choose() {
                 Ok(index) if !left.is_zero() => {
                     let Some(base) = self.config.bases.get(index) else { continue };
-                    let answer =
-                        self.fetch_from(base, method, target, left.min(millis(self.config.request_ms_max)));
-                    let has_answered = matches!(&answer, Ok((status, _)) if *status < 500);
+                    let answer = ask(base, left.min(millis(self.config.request_ms_max)));
+                    let has_answered = has_answered(&answer);
                     self.note(index, has_answered);
-                    if has_answered {
-                        return answer;
+                    if has_answered || is_enough(&answer) {
+                        return Some(answer);
                     }
                     last = Some(answer);
-                    asked += 1;
-                    // Each has had its turn: a refusal of all is an answer, and who asked decides about another try.
-                    if asked >= self.config.bases.len() && matches!(last, Some(Ok(_))) {
-                        break;
-                    }
                 }
                 Err(wait) if wait < left => std::thread::sleep(wait),
-                _ => break,
+                _ => return last,
             }
         }
-        last.unwrap_or_else(|| {
-            let detail = String::from("every address has failed, and is left alone for a moment");
-            Err(StoreError::Unreachable { detail })
-        })
     }
 
     fn fetch_from(
@@ -384,31 +394,18 @@ fn read(body: &mut Body) -> Result<Vec<u8>, ureq::Error> {
 impl LeaseService for HttpLeases {
     fn call(&self, call: &Call) -> Result<Answer, CallError> {
         let sent = send(call)?;
-        let millis = |ms: u32| Duration::from_millis(u64::from(ms));
-        let give_up_at = Instant::now() + millis(self.config.call_ms_max);
-        let mut last = None;
-        loop {
-            let left = give_up_at.saturating_duration_since(Instant::now());
-            match self.choose() {
-                Ok(index) if !left.is_zero() => {
-                    let Some(base) = self.config.bases.get(index) else { continue };
-                    let outcome = self.ask(base, &sent, left.min(millis(self.config.request_ms_max)));
-                    let is_unreachable =
-                        matches!(&outcome, Err(CallError::Store(StoreError::Unreachable { .. })));
-                    self.note(index, !is_unreachable);
-                    if !is_unreachable {
-                        return outcome;
-                    }
-                    last = Some(outcome);
-                }
-                Err(wait) if wait < left => std::thread::sleep(wait),
-                _ => break,
-            }
-        }
-        last.unwrap_or_else(|| {
-            let detail = String::from("every address has failed, and is left alone for a moment");
-            Err(StoreError::Unreachable { detail }.into())
-        })
+        self.ask_each(
+            |base, limit| self.ask(base, &sent, limit),
+            |outcome| !matches!(outcome, Err(CallError::Store(StoreError::Unreachable { .. }))),
+            |_| false,
+        )
+        .unwrap_or_else(|| Err(all_paused().into()))
+    }
+}
+
+fn all_paused() -> StoreError {
+    StoreError::Unreachable {
+        detail: String::from("every address has failed, and is left alone for a moment"),
     }
 }
 

@@ -56,11 +56,7 @@ impl Init {
         let reach_ms = self.window_ms.saturating_add(lead_ms);
         let opened = match (self.recover, self.not_before) {
             (true, Some(not_before_ms)) => {
-                let args = RecoverArgs {
-                    not_before_ms,
-                    window_ms: reach_ms,
-                    generation_known: self.generation_known,
-                };
+                let args = RecoverArgs { not_before_ms, reach_ms, generation_known: self.generation_known };
                 self.store.recover(&args, &clock)?
             }
             (false, None) => self.store.init(self.new, reach_ms, &clock)?,

@@ -119,12 +119,7 @@ impl Mint {
         // A slip in the flags is told before a store is founded; the store's own layout has its say afterwards.
         let layout = self.store.layout()?.unwrap_or(Layout::SNOWMINT);
         let is_fleet = self.store.is_fleet();
-        if self.init && is_fleet {
-            return Err(CliError::Usage(
-                "`--init` founds an embedded store only: found a region's in etcd once, with `snowmint init`"
-                    .into(),
-            ));
-        }
+        self.store.check_init(self.init)?;
         Keeper::new(self.worker.config(layout, 0, is_fleet, &clock)?.lease).map_err(CliError::usage)?;
         clock::check(&clock)?;
         let (worker, identity, window_ms) = self.start(&clock)?;

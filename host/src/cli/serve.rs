@@ -123,12 +123,7 @@ impl Serve {
     pub(super) fn run(self) -> Result<(), CliError> {
         let tls = self.tls()?;
         let is_fleet = self.store.is_fleet();
-        if self.init && is_fleet {
-            return Err(CliError::Usage(
-                "`--init` founds an embedded store only: found a region's in etcd once, with `snowmint init`"
-                    .into(),
-            ));
-        }
+        self.store.check_init(self.init)?;
         self.log.start();
         let clock =
             self.worker.clock.start_telling(is_fleet, |text| tracing::info!("{text}"), clock_observer)?;

@@ -119,7 +119,8 @@ impl FromStr for Place {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecoverArgs {
     pub(super) not_before_ms: u64,
-    pub(super) window_ms: u32,
+    /// The longest window of any worker, and its lead: as far as a grant can reach that the store has forgotten.
+    pub(super) reach_ms: u32,
     /// The highest generation that anybody remembers; `None`: nobody does.
     pub(super) generation_known: Option<u16>,
 }
@@ -253,12 +254,12 @@ impl StoreArgs {
         Ok(EtcdConfig { prefix, user, tls, ..config })
     }
 
-    /// Founds the store and opens it. `window_ms` is the longest window of any worker that a store in etcd may have had
-    /// before it was emptied.
+    /// Founds the store and opens it. `reach_ms` is as far as a grant can reach that a store in etcd may have given
+    /// before it was emptied: the longest window of any worker, and its lead.
     ///
     /// In etcd `is_new` is the operator's word that no ID was ever minted for the region: keys that somebody deleted look
     /// like keys that never were.
-    pub(super) fn init(&self, is_new: bool, window_ms: u32, clock: &dyn Clock) -> Result<Opened, CliError> {
+    pub(super) fn init(&self, is_new: bool, reach_ms: u32, clock: &dyn Clock) -> Result<Opened, CliError> {
         let cluster = self.new_cluster(clock)?;
         match self.place()? {
             Place::Redb(directory) => {
@@ -271,7 +272,7 @@ impl StoreArgs {
                 if !is_new && let Err(StoreError::NotInitialised { place }) = store.cluster() {
                     return Err(self.not_initialised(&place));
                 }
-                let cluster = protocol::found(&cluster, window_ms, &now(clock)).map_err(CliError::failed)?;
+                let cluster = protocol::found(&cluster, reach_ms, &now(clock)).map_err(CliError::failed)?;
                 snowmint_lease::init(&store, &cluster).map_err(CliError::failed)?;
                 Ok(Opened { store: OpenedStore::Etcd(store), cluster })
             }
@@ -289,7 +290,7 @@ impl StoreArgs {
                     layout: self.layout()?,
                     region: self.region,
                     not_before_ms: args.not_before_ms,
-                    window_ms: args.window_ms,
+                    window_ms: args.reach_ms,
                 };
                 OpenedStore::Redb(RedbStore::recover(&directory, &recovery, &now(clock)).map_err(failed)?)
             }
@@ -298,7 +299,7 @@ impl StoreArgs {
                 let recovery = etcd::Recovery {
                     cluster: self.cluster_to_recover(&config, args.generation_known)?,
                     not_before_ms: args.not_before_ms,
-                    window_ms: args.window_ms,
+                    window_ms: args.reach_ms,
                 };
                 OpenedStore::Etcd(EtcdStore::recover(config, &recovery, &now(clock)).map_err(failed)?)
             }
@@ -352,6 +353,17 @@ impl StoreArgs {
             ClusterRecord::new(fresh_nonce(), layout, self.region.unwrap_or(0)).map_err(CliError::usage)?;
         layout.check_begun(clock.now_ms()).map_err(CliError::usage)?;
         Ok(cluster)
+    }
+
+    /// Refuses `--init` where founding is an operator's act.
+    pub(super) fn check_init(&self, init: bool) -> Result<(), CliError> {
+        if init && self.is_fleet() {
+            return Err(CliError::Usage(
+                "`--init` founds an embedded store only: found a region's in etcd once, with `snowmint init`"
+                    .into(),
+            ));
+        }
+        Ok(())
     }
 
     /// Opens the store; where there is none, and `init` asks for it, founds it.

@@ -1,9 +1,9 @@
-//! A wire between a store and one member, that can be cut on either side.
+//! A wire to a server, that can be cut on either side.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
 use std::thread;
 
 /// What the wire does with bytes.
@@ -20,6 +20,7 @@ pub enum Wire {
 
 pub struct Proxy {
     port: u16,
+    to: Arc<AtomicU16>,
     wire: Arc<AtomicU8>,
 }
 
@@ -30,10 +31,14 @@ impl Proxy {
         let port = listener.local_addr().unwrap().port();
         let wire = Arc::new(AtomicU8::new(Wire::Whole as u8));
         let shared = Arc::clone(&wire);
+        let to = Arc::new(AtomicU16::new(to));
+        let leads_to = Arc::clone(&to);
         thread::spawn(move || {
             for client in listener.incoming() {
                 let Ok(client) = client else { return };
-                let Ok(server) = TcpStream::connect(("127.0.0.1", to)) else { continue };
+                let Ok(server) = TcpStream::connect(("127.0.0.1", leads_to.load(Ordering::SeqCst))) else {
+                    continue;
+                };
                 client.set_nodelay(true).unwrap();
                 server.set_nodelay(true).unwrap();
                 let there = (client.try_clone().unwrap(), server.try_clone().unwrap());
@@ -41,11 +46,16 @@ impl Proxy {
                 pump((server, client), Arc::clone(&shared), Wire::NoReplies);
             }
         });
-        Self { port, wire }
+        Self { port, to, wire }
     }
 
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// Leads new connections to this port.
+    pub fn lead_to(&self, port: u16) {
+        self.to.store(port, Ordering::SeqCst);
     }
 
     pub fn set(&self, wire: Wire) {

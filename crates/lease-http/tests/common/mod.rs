@@ -2,11 +2,10 @@
 #![allow(dead_code, unreachable_pub)] // Each test uses a part of it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)] // It is all test.
 
-use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::io::{self, Read};
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering};
-use std::thread;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Instant, SystemTime};
 
 use axum::body::{Body, to_bytes};
@@ -16,6 +15,12 @@ use snowmint_lease::{Desk, DeskConfig, Now, Store};
 use snowmint_lease_http::{Fault, Problem, REQUEST_BYTES_MAX, Request, Response, serve};
 use tokio::runtime::Runtime;
 use tokio_rustls::TlsAcceptor;
+
+// The wire of the tests that talk to etcd.
+#[path = "../../../lease-etcd/tests/common/proxy.rs"]
+mod proxy;
+
+pub use proxy::{Proxy, Wire};
 
 /// Both clocks, of this machine.
 #[derive(Clone, Copy)]
@@ -159,77 +164,4 @@ impl Listener for Tls {
     fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
-}
-
-/// What a wire does with bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Wire {
-    /// Passes them on.
-    Whole = 0,
-    /// Passes requests on, and swallows replies.
-    NoReplies = 1,
-    /// Swallows everything.
-    Cut = 2,
-}
-
-/// A wire to a server that can be cut on either side.
-pub struct Proxy {
-    port: u16,
-    to: Arc<AtomicU16>,
-    wire: Arc<AtomicU8>,
-}
-
-impl Proxy {
-    /// Listens on a port of its own, and leads to this one. Its threads end with the test's process.
-    pub fn start(to: u16) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let wire = Arc::new(AtomicU8::new(Wire::Whole as u8));
-        let shared = Arc::clone(&wire);
-        let to = Arc::new(AtomicU16::new(to));
-        let leads_to = Arc::clone(&to);
-        thread::spawn(move || {
-            for client in listener.incoming() {
-                let Ok(client) = client else { return };
-                let Ok(server) = TcpStream::connect(("127.0.0.1", leads_to.load(Ordering::SeqCst))) else {
-                    continue;
-                };
-                client.set_nodelay(true).unwrap();
-                server.set_nodelay(true).unwrap();
-                let there = (client.try_clone().unwrap(), server.try_clone().unwrap());
-                pump(there, Arc::clone(&shared), Wire::Cut);
-                pump((server, client), Arc::clone(&shared), Wire::NoReplies);
-            }
-        });
-        Self { port, to, wire }
-    }
-
-    pub fn url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
-    }
-
-    /// Leads new connections to this port.
-    pub fn lead_to(&self, port: u16) {
-        self.to.store(port, Ordering::SeqCst);
-    }
-
-    pub fn set(&self, wire: Wire) {
-        self.wire.store(wire as u8, Ordering::SeqCst);
-    }
-}
-
-/// Passes bytes on, unless the wire is at `swallows_from` or worse.
-fn pump((mut from, mut to): (TcpStream, TcpStream), wire: Arc<AtomicU8>, swallows_from: Wire) {
-    thread::spawn(move || {
-        let mut buffer = [0; 16 * 1024];
-        while let Ok(count @ 1..) = from.read(&mut buffer) {
-            let swallows = wire.load(Ordering::SeqCst) >= swallows_from as u8;
-            if !swallows && to.write_all(&buffer[..count]).is_err() {
-                break;
-            }
-        }
-        let _ = to.shutdown(Shutdown::Both);
-        let _ = from.shutdown(Shutdown::Both);
-    });
 }
