@@ -24,7 +24,7 @@ impl Counters {
     pub(crate) fn minted(&mut self, layout: &Layout, run: &Run) {
         let count = u64::from(run.count());
         self.ids += count;
-        self.rolled_back_ms = 0;
+        self.asked(None);
         let tick = layout.value(run.first(), Role::Timestamp);
         if tick != self.tick {
             self.bursts.note(self.tick_count);
@@ -35,8 +35,13 @@ impl Counters {
 
     pub(crate) fn refused(&mut self, refusal: Refusal) {
         *self.refusals.entry(refusal.reason()).or_default() += 1;
+        self.asked(Some(refusal));
+    }
+
+    /// The clock, as the last answer shows it. All that a probe leaves behind: it is nobody's ID, and nobody's refusal.
+    pub(crate) fn asked(&mut self, refusal: Option<Refusal>) {
         self.rolled_back_ms = match refusal {
-            Refusal::ClockRolledBack { by_ms, .. } => by_ms,
+            Some(Refusal::ClockRolledBack { by_ms, .. }) => by_ms,
             _ => 0,
         };
     }
@@ -113,5 +118,11 @@ mod tests {
         assert_eq!((buckets[at(4)], buckets[at(4_096)], buckets.iter().sum::<u64>()), (1, 1, 2));
         assert_eq!(counters.refusals.get("clock-rolled-back"), Some(&1));
         assert_eq!(counters.bursts.and(&counters.bursts).sum(), 8_200);
+
+        let before = counters.clone();
+        counters.asked(Some(Refusal::ClockRolledBack { by_ms: 3, wait_ms: 3 }));
+        assert_eq!(counters, Counters { rolled_back_ms: 3, ..before.clone() });
+        counters.asked(None);
+        assert_eq!(counters, before, "a probe is not counted");
     }
 }

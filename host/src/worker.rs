@@ -350,8 +350,7 @@ impl Worker {
             let left = give_up_at.get_or_insert(now + wait_max).saturating_duration_since(now);
             match (error.pause(left), error.refusal()) {
                 (Some(pause), Some(refusal)) => self.pause(refusal, pause),
-                (None, Some(refusal)) => return Err(self.refused(refusal)),
-                (_, None) => return Err(error),
+                _ => return Err(self.not_waited_out(error)),
             }
         }
     }
@@ -369,20 +368,30 @@ impl Worker {
 
     /// As [`Worker::mint`], without waiting: the refusal says how long it would be.
     pub fn try_mint(&self, max: u32) -> Result<Run, WorkerError> {
-        match self.mint_once(max) {
-            Err(WorkerError::Mint(InstanceError::Core(MintError::Refused(refusal)))) => {
-                Err(self.refused(refusal))
-            }
-            result => result,
-        }
+        self.mint_once(max).map_err(|error| self.not_waited_out(error))
+    }
+
+    /// Whether it can mint now: by minting an ID that nobody gets, since no other answer is as true. It is counted neither
+    /// among IDs and their bursts nor among refusals.
+    pub fn probe(&self) -> Result<(), WorkerError> {
+        self.check_process()?;
+        let result = {
+            let mut minting = self.minting();
+            let result = self.mint_locked(&mut minting, 1);
+            minting.counters.asked(result.as_ref().err().and_then(WorkerError::refusal));
+            result
+        };
+        result.map(drop).map_err(|error| self.not_waited_out(error))
     }
 
     /// Takes note of a refusal that is not waited out.
-    fn refused(&self, refusal: Refusal) -> WorkerError {
-        if is_worth_another_code(refusal, self.window_ms) {
+    fn not_waited_out(&self, error: WorkerError) -> WorkerError {
+        if let Some(refusal) = error.refusal()
+            && is_worth_another_code(refusal, self.window_ms)
+        {
             self.exchange(refusal);
         }
-        WorkerError::Mint(InstanceError::Core(MintError::Refused(refusal)))
+        error
     }
 
     fn mint_once(&self, max: u32) -> Result<Run, WorkerError> {

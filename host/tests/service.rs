@@ -856,6 +856,34 @@ fn a_body_that_does_not_come_is_not_waited_for() {
     assert_eq!(reply(&answer).unwrap().status, 413);
 }
 
+/// Asking whether the service is ready, from outside or within, counts as nobody's IDs: what is counted is what was asked
+/// for.
+#[test]
+fn a_probe_is_not_counted() {
+    let home = Home::new();
+    let service = home.serve(&["--workers", "2"]);
+    let minted = || {
+        let reply = service.get("/metrics");
+        let text = reply.text();
+        text.lines()
+            .filter(|line| line.starts_with("snowmint_ids_minted_total "))
+            .chain(
+                text.lines()
+                    .filter(|line| line.starts_with("snowmint_refusals_total{reason=\"lease-lost\"}")),
+            )
+            .map(|line| line.rsplit(' ').next().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    for _ in 0..20 {
+        assert_eq!(service.get("/readyz").status, 200);
+    }
+    assert_eq!(minted(), ["0", "0"]);
+    service.post("/v1/ids?count=7");
+    // The service's own look at its readiness comes several times meanwhile.
+    thread::sleep(Duration::from_millis(500));
+    assert_eq!(minted(), ["7", "0"]);
+}
+
 /// Metrics have every name that dashboards and alerts rely on, and count what was done; promtool finds no fault.
 #[test]
 fn metrics_count_what_was_done() {

@@ -103,11 +103,10 @@ pub(super) fn ready(app: &App) -> Result<Ready, Problem> {
     }
 }
 
-/// Whether a worker can mint now, or within the wait that its policy allows. By minting: no other answer is as true, and
-/// an ID that nobody gets is a gap.
+/// Whether a worker can mint now, or within the wait that its policy allows.
 fn readiness(worker: &Worker) -> Result<(), WorkerError> {
-    match worker.try_mint(1) {
-        Ok(_) => Ok(()),
+    match worker.probe() {
+        Ok(()) => Ok(()),
         Err(error) if matches!(error.refusal(), Some(Refusal::Exhausted { .. })) => Ok(()),
         Err(error) => {
             let wait_max = Duration::from_millis(worker.policy().wait_ms_max.into());
