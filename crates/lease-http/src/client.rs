@@ -454,6 +454,10 @@ fn random_u32() -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use super::*;
 
     fn plain() -> HttpConfig {
@@ -492,5 +496,46 @@ mod tests {
             assert!(told.contains(part), "{told:?} should tell {part:?}");
         }
         assert_eq!(format!("{:?}", token("hush").token), "Some((secret))");
+    }
+
+    /// A server that answers every request with this status; how many it has had.
+    fn answering(status: u16) -> (String, Arc<AtomicU32>) {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let count = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&count);
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let (mut request, mut byte) = (Vec::new(), [0]);
+                while !request.ends_with(b"\r\n\r\n") && matches!(stream.read(&mut byte), Ok(1)) {
+                    request.push(byte[0]);
+                }
+                counted.fetch_add(1, Ordering::SeqCst);
+                let _ =
+                    write!(stream, "HTTP/1.1 {status} -\r\nconnection: close\r\ncontent-length: 2\r\n\r\nno");
+            }
+        });
+        (url, count)
+    }
+
+    #[test]
+    fn a_refusal_is_asked_of_every_address_once() {
+        // Shows that a request which may be carried out twice goes on to the next address where one refuses or is gone, and
+        // that the refusal of all is an answer: it is given at once, each having been asked once.
+        let (busy, busy_count) = answering(503);
+        let (other, other_count) = answering(503);
+        let client = HttpLeases::new(HttpConfig { bases: vec![busy, other], ..plain() }).unwrap();
+        assert_eq!(client.fetch("POST", "/v1/ids"), Ok((503, b"no".to_vec())));
+        let counts = || [&busy_count, &other_count].map(|count| count.load(Ordering::SeqCst));
+        assert_eq!(counts(), [1, 1]);
+
+        for bad in [answering(500).0, String::from("http://127.0.0.1:1")] {
+            let (good, good_count) = answering(200);
+            let client = HttpLeases::new(HttpConfig { bases: vec![bad, good], ..plain() }).unwrap();
+            assert_eq!(client.fetch("GET", "/v1/layout").map(|(status, _)| status), Ok(200));
+            // Whoever answered is asked first the next time.
+            assert_eq!(client.fetch("GET", "/v1/layout").map(|(status, _)| status), Ok(200));
+            assert_eq!(good_count.load(Ordering::SeqCst), 2);
+        }
     }
 }
